@@ -207,7 +207,7 @@ CASES: dict[str, tuple[Damage, str]] = {
     "cut weights": (grown(WEIGHTS, 20_000), "damaged or unreadable"),
     "NaN": (
         weights(lambda tensors: tensors[QUERY].view(-1)[3:4].fill_(torch.nan)),
-        f"{QUERY} holds numbers that are not",
+        f"{QUERY} contains values that are not",
     ),
     "infinity": (weights(lambda tensors: tensors[QUERY].view(-1)[3:4].fill_(-torch.inf)), "not finite"),
     "misshapen": (weights(lambda tensors: tensors.update({QUERY: torch.zeros(3, 3)})), f"{QUERY} has the shape (3, 3)"),
@@ -393,7 +393,7 @@ def test_a_kill_between_files_leaves_a_folder_that_opens(good: Path, tmp_path: P
     assert len(read_manifest(folder)[WEIGHTS]) == 1
     assert find_changed(folder, [WEIGHTS]) == []
     infinite = {name: tensor / 0 for name, tensor in tensors.items()}
-    with pytest.raises(ModelError, match="holds numbers that are not finite"):
+    with pytest.raises(ModelError, match="contains values that are not finite"):
         write_weights(folder, infinite)
 
 

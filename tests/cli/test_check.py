@@ -124,12 +124,12 @@ def test_thresholds(capsys: pytest.CaptureFixture[str], corpus: list[str]) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--fix"], "give both, as in --fix -o clean.tsv"),
-        (["-o", "clean.tsv"], "give both, as in --fix -o clean.tsv"),
-        (["--fix", "-o", "clean.po"], "name it .tsv or .tsv.gz"),
+        (["--fix"], "must be used together, as in --fix -o clean.tsv"),
+        (["-o", "clean.tsv"], "must be used together, as in --fix -o clean.tsv"),
+        (["--fix", "-o", "clean.po"], "use the suffix .tsv or .tsv.gz"),
         (["--fix", "-o", "clean.tsv", "--directions", "en-de"], "without --directions"),
         (["--drop", "nubmers"], "unknown check 'nubmers'"),
-        (["--keep", "empty"], "--keep empty: training always leaves out these pairs"),
+        (["--keep", "empty"], "--keep empty: training always skips these pairs"),
         (["--check.ratio", "0"], "check.ratio must be at least 1, not 0"),
         (["--check.ration", "2"], "unknown setting --check.ration"),
         (["--test", "missing.tsv"], "missing.tsv: cannot be read"),
@@ -155,7 +155,7 @@ def test_files_that_cannot_be_used_are_refused(capsys: pytest.CaptureFixture[str
     bad.write_text("\tnothing\n", encoding="utf-8")
     done = call(capsys, "check", str(bad), "--fix", "-o", str(tmp_path / "clean.tsv"))
     assert (done.code, (tmp_path / "clean.tsv").exists()) == (2, False)
-    assert "no pair of" in done.err
+    assert "every pair of" in done.err
 
 
 def test_nothing_but_the_result_is_printed_without_a_terminal(corpus: list[str]) -> None:

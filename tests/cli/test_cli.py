@@ -104,7 +104,7 @@ def test_a_text_in_place_of_a_file_gives_advice(capsys: pytest.CaptureFixture[st
     done = call(capsys, "translate", model, "A dog runs.")
     assert (done.code, done.out) == (2, "")
     assert "A dog runs.: cannot be read" in done.err
-    assert "give it on standard input" in done.err
+    assert "pass it on standard input" in done.err
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,18 +178,18 @@ MISTAKES = {
     "translate": "the following arguments are required: MODEL: see regard translate --help",
     "translate model train.en more.en": "train.en: Regard cannot write translations back into this format",
     "translate model --beem 4": "unknown option --beem; did you mean --beam?",
-    "info": "give a model folder, or --system",
+    "info": "pass a model folder, or use --system",
     # the corpus
-    "train": "give the corpus to train on",
+    "train": "pass the corpus to train on",
     "train missing.en train.de -o new": "missing.en: cannot be read (No such file or directory)",
-    "train train.en nothing -o new": "nothing: has no file of a known format",
-    "train train.en -o new": "name the file of the other language too",
-    "train train.en train.de train.en -o new": "give two plain text files",
-    "train missing -o new": "missing does not exist; give two plain text files",
+    "train train.en nothing -o new": "nothing: there is no file with a known format",
+    "train train.en -o new": "pass the file of the other language too",
+    "train train.en train.de train.en -o new": "pass two plain text files",
+    "train missing -o new": "missing does not exist; pass two plain text files",
     "train train.en short.de -o new": "train.en has 120 lines but",
     "train empty.en empty.en -o new": "no usable pairs in",
     "train blank.en blank.en -o new": "2 left out: one side or both are empty",
-    "train binary.en two.en -o new": "binary.en:2: looks like a binary file",
+    "train binary.en two.en -o new": "binary.en:2: this looks like a binary file",
     "train two.en latin.de -o new": "latin.de:2: byte 2 of the line (0xF6) is not UTF-8: convert the file",
     "train columns.tsv -o new": "columns.tsv:2: 3 columns instead of two (source, tab, target)",
     f"train {GOOD} --dev missing.en train.de": "missing.en: cannot be read",
@@ -217,8 +217,8 @@ MISTAKES = {
     "train --resume nowhere": "nowhere: there is no training to resume here",
     "train --resume nothing": "nothing: there is no training to resume here",
     "train --resume trained": "trained: there is no training to resume here",
-    "train --resume model train.en train.de": "--resume reads everything from its folder",
-    "train --resume model --dev train.en train.de": "--resume reads everything from its folder",
+    "train --resume model train.en train.de": "--resume reads all other settings from FOLDER",
+    "train --resume model --dev train.en train.de": "--resume reads all other settings from FOLDER",
     "train --resume model --model.width 32": "model.width cannot be changed when resuming",
     "train --resume model --preset big": "preset cannot be changed when resuming",
     "train --resume model --training.stepps 9": "unknown setting --training.stepps; did you mean --training.steps?",
@@ -234,12 +234,12 @@ MISTAKES = {
     "translate model nothing": "nothing: contains no documents",
     "translate model latin.de": "latin.de:2: not UTF-8 (invalid start byte): convert it with iconv",
     "translate model long.en": "too long for this model and cannot be split",
-    "translate model two.en -o nothing": "nothing: is a folder: name a file",
+    "translate model two.en -o nothing": "nothing: is a folder: specify a file",
     "translate model two.en --beam 0": "decoding.beam must be at least 1, not 0",
     "translate model two.en --device nonsense": "device nonsense is not available",
     "translate model two.en --stream --json": "--stream prints plain text word by word",
     # evaluating
-    "evaluate model": "give a model and a test set",
+    "evaluate model": "pass a model and a test set",
     "evaluate nowhere train.en train.de": "nowhere: no such folder",
     "evaluate nothing train.en train.de": "nothing: not a Regard model (it has no model.toml): an empty folder",
     "evaluate model missing.en train.de": "missing.en: cannot be read",
@@ -252,13 +252,13 @@ MISTAKES = {
     "evaluate model empty.en empty.en": "empty.en: the test set is empty",
     "evaluate model train.en short.de": "train.en has 120 lines but",
     "evaluate --hypotheses missing.de train.de": "missing.de: cannot be read",
-    "evaluate --hypotheses short.de train.de": "short.de: 1 line, but the test set has 120",
+    "evaluate --hypotheses short.de train.de": "short.de: has 1 line, but the test set has 120",
     "evaluate --hypotheses latin.de train.de": "latin.de:2: not UTF-8",
     "evaluate --hypotheses train.de train.de --resamples 3": "resamples must be at least 40, not 3",
     "evaluate --hypotheses train.de train.de --resamples few": "argument --resamples: invalid int value: 'few'",
     "evaluate --hypotheses train.de train.de --tokenize no": "BLEU has no tokenizer 'no'",
-    "evaluate --hypotheses train.de train.de --baseline short.de": "short.de: 1 line, but the test set has 120",
-    "evaluate --hypotheses train.de train.de --baseline model": "to compare with a model, give the sources too",
+    "evaluate --hypotheses train.de train.de --baseline short.de": "short.de: has 1 line, but the test set has 120",
+    "evaluate --hypotheses train.de train.de --baseline model": "to compare with a model, pass the sources too",
     # looking
     "info nothing": "nothing: not a Regard model",
     "info odd": "unknown setting modle",

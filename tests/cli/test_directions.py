@@ -56,7 +56,7 @@ def test_what_is_wrong_with_directions_is_a_line(capsys: pytest.CaptureFixture[s
         ([en, de, fr], "--directions en-de,en-fr,de-en,de-fr,fr-en,fr-de"),
         ([en, de, "--directions", "en-pt-BR"], "'en-pt-BR' is not a direction"),
         ([en, de, "--directions", "en-de,en-fr"], "no pairs for the direction en-fr"),
-        ([en, de, fr, "--directions", "en-de"], "train.fr: is in none of the directions en-de"),
+        ([en, de, fr, "--directions", "en-de"], "train.fr: none of the directions en-de"),
         ([en, de, "--directions", "en-de", "--source", "en"], "name one direction"),
         ([en, de, "--directions", "en-de", "--tokenizer.joint", "false", "--model.tie", "none"], "one vocabulary"),
     ):

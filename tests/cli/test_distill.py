@@ -108,7 +108,7 @@ def test_a_student_that_was_interrupted_goes_on(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "give the text for the teacher to translate"),
+        ([], "pass the text that the teacher translates"),
         (["train.en"], "name the folder of the student: -o FOLDER"),
         (["nowhere.en", "-o", "new"], "nowhere.en: cannot be read"),
         (["train.en", "-o", "new", "--preset", "modern"], "there is no preset modern for translate"),
@@ -145,4 +145,4 @@ def test_back_translation_by_command(capsys: pytest.CaptureFixture[str], tmp_pat
     assert first < second < lines.index("synthetic: 30 sentences translated, 30 kept")
     assert sum(line.startswith("Training on") for line in lines) == 2
     refused = call(capsys, "train", "--resume", str(folder), "--back-translate", mono)
-    assert (refused.code, "--resume reads everything from its folder" in refused.err) == (2, True)
+    assert (refused.code, "--resume reads all other settings from FOLDER" in refused.err) == (2, True)

@@ -138,10 +138,10 @@ def test_kept_translations_have_a_line_for_each_source(
         ("--resamples 0 --baseline short.de", "resamples must be at least 40, not 0"),
         ("--tokenize words", "BLEU has no tokenizer 'words'"),
         ("--baseline none.de", "none.de: cannot be read"),
-        ("--baseline short.de", "short.de: 1 line, but the test set has 12"),
-        ("--baseline empty.de", "empty.de: 0 lines, but the test set has 12"),
+        ("--baseline short.de", "short.de: has 1 line, but the test set has 12"),
+        ("--baseline empty.de", "empty.de: has 0 lines, but the test set has 12"),
         ("--baseline folder", "folder: not a Regard model"),
-        ("--baseline writer", "writer: has the task write: compare with a model that translates"),
+        ("--baseline writer", "writer: is a model to write: compare with a translator"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_before_anything_is_translated(
@@ -169,7 +169,7 @@ def test_translations_that_are_too_few_are_named(capsys: pytest.CaptureFixture[s
     short = Path(test_set[1]).with_name("short.de")
     short.write_text("ein Hund\n")
     done = call(capsys, "evaluate", "--hypotheses", str(short), test_set[1])
-    assert done == Done(2, "", f"regard: {short}: 1 line, but the test set has 12\n")
+    assert done == Done(2, "", f"regard: {short}: has 1 line, but the test set has 12\n")
 
 
 @pytest.mark.parametrize(
@@ -181,4 +181,4 @@ def test_flags_for_translations_are_refused_for_other_models(
     write_model(tmp_path / "writer", settings_of("write"))
     done = call(capsys, "evaluate", str(tmp_path / "writer"), test_set[0], *flags.split())
     assert (done.code, done.out) == (2, "")
-    assert f"{flags.split()[0]} is for translations: leave it out for a model to write" in done.err
+    assert f"{flags.split()[0]} works only with translators: remove it for a model to write" in done.err

@@ -29,7 +29,7 @@ def test_terms_are_used(capsys: pytest.CaptureFixture[str], model: str, terms: s
     assert "Baum" in lines[2]
     assert "mich" in lines[2].lower()
     assert lines[3:] == ["", ""]
-    assert done.err == "glossary: 4 terms required, 0 missing; 0 forbidden ones used\n"
+    assert done.err == "glossary: 4 terms required, 0 missing; 0 forbidden terms used\n"
 
 
 def test_json_tells_what_became_of_them(capsys: pytest.CaptureFixture[str], model: str, terms: str) -> None:
@@ -52,7 +52,7 @@ def test_terms_that_there_is_no_room_for_are_told(
     assert len(told) == 21
     assert told[0].startswith("line 1: 'sehr lange")
     assert told[0].endswith("is missing for 'cat'")
-    assert told[-1] == "glossary: 30 terms required, 30 missing; 0 forbidden ones used"
+    assert told[-1] == "glossary: 30 terms required, 30 missing; 0 forbidden terms used"
 
 
 def test_what_cannot_be_used_is_refused(capsys: pytest.CaptureFixture[str], model: str, terms: str) -> None:

@@ -86,7 +86,7 @@ def refused(capsys: pytest.CaptureFixture[str], place: Path, model: str, line: s
 def test_what_is_read_is_not_written_over(
     capsys: pytest.CaptureFixture[str], place: Path, model: str, line: str
 ) -> None:
-    assert "this command reads this file and would overwrite it: name another file" in refused(
+    assert "this command reads this file and would overwrite it: specify another file" in refused(
         capsys, place, model, line
     )
 
@@ -120,17 +120,20 @@ def test_standard_input_is_a_file_too(
 
 def test_a_report_and_a_translation_do_not_meet(capsys: pytest.CaptureFixture[str], place: Path, model: str) -> None:
     line = "translate MODEL app.po -o x.po --report ./docs/../x.po"
-    assert "is also the output of a translation: name another file" in refused(capsys, place, model, line)
+    assert "is also the output of a translation: specify another file" in refused(capsys, place, model, line)
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("translate MODEL a.en -o .", ".: is a folder: name a file"),
-        ("translate MODEL a.en -o=", "-o is empty: name a file"),
-        ("translate MODEL app.po -o x.mo", "x.mo: app.po is translated as .po: name the output x.po"),
-        ("translate MODEL app.po -o x.xlf", "x.xlf: app.po is translated as .po: name the output x.po"),
-        ("translate MODEL read.md -o x.json.gz", "x.json.gz: read.md is translated as .md: name the output x.md"),
+        ("translate MODEL a.en -o .", ".: is a folder: specify a file"),
+        ("translate MODEL a.en -o=", "-o is empty: specify a file"),
+        ("translate MODEL app.po -o x.mo", "x.mo: app.po has the format .po: name the output x.po"),
+        ("translate MODEL app.po -o x.xlf", "x.xlf: app.po has the format .po: name the output x.po"),
+        (
+            "translate MODEL read.md -o x.json.gz",
+            "x.json.gz: read.md has the format .md: name the output x.md",
+        ),
         (
             "translate MODEL a.en -o x.po",
             "x.po: the translations are lines of text, not a .po file: name the output x.txt",
@@ -140,8 +143,8 @@ def test_a_report_and_a_translation_do_not_meet(capsys: pytest.CaptureFixture[st
             "x.TMX: the translations are lines of text, not a .tmx file: name the output x.txt",
         ),
         ("translate MODEL a.en --cluster local -o x.po", "x.po: the translations are lines of text, not a .po file"),
-        ("translate MODEL a.en -o docs", "docs: is a folder: name a file"),
-        ("translate MODEL a.en -o new/", "new/: is a folder: name a file"),
+        ("translate MODEL a.en -o docs", "docs: is a folder: specify a file"),
+        ("translate MODEL a.en -o new/", "new/: is a folder: specify a file"),
         ("translate MODEL a.en -o a.de/x", "a.de/x: cannot be written: "),
         ("translate MODEL a.en --cluster local -o .", ".: is a folder"),
         ("translate MODEL app.po -o a.de/x.po", "a.de/x.po: cannot be written: "),
@@ -169,7 +172,7 @@ def test_a_folder_without_permission_is_refused(
     capsys: pytest.CaptureFixture[str], place: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != place / "docs")
-    told = f"docs/new/x.txt: cannot be written: you may not write into {place / 'docs'}"
+    told = f"docs/new/x.txt: cannot be written: no write permission for {place / 'docs'}"
     assert told in refused(capsys, place, model, "translate MODEL a.en -o docs/new/x.txt")
 
 
@@ -225,7 +228,7 @@ def test_shards_do_not_replace_what_is_in_their_folder(
         ("translate MODEL a.en -o x", "stopped; x is not written"),
         ("translate MODEL a.en -o a.de", "stopped; a.de is unchanged"),
         ("translate MODEL a.en", "stopped after 0 lines"),
-        ("translate MODEL app.po docs/app.po -o x", "stopped; 0 of 2 documents are written"),
+        ("translate MODEL app.po docs/app.po -o x", "stopped; 0 of 2 documents have been written"),
         ("embed MODEL a.en -o x.npy", "stopped; x.npy is not written"),
         ("evaluate MODEL a.en a.de", "stopped"),
         ("classify MODEL a.en", "stopped"),

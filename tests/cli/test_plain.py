@@ -58,7 +58,7 @@ def test_markup_in_the_guise_of_text_is_refused(
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     done = call(capsys, "translate", model, str(path))
     assert (done.code, done.out) == (2, "")
-    assert f"{path}: begins like {kind}, not like plain text" in done.err
+    assert f"{path}: the file looks like {kind}, not like plain text" in done.err
     assert "--plain" in done.err
 
 

@@ -128,7 +128,7 @@ def test_durations(seconds: float, text: str) -> None:
 def test_a_stage_tells_its_pace_once_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([100.0, 110.0, 120.0])  # of this module alone: other threads read the real one
     monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    pace = display._Pace()
+    pace = display._StageSpeed()
     assert pace.describe(Stage("translating", 1_000, 3_000)) == "1,000 / 3,000"  # resumed here
     assert pace.describe(Stage("translating", 1_500, 3_000)) == "1,500 / 3,000, 50.0/s, 30 s left"
     assert pace.describe(Stage("reading", 5_000)) == "5,000"

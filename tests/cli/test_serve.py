@@ -74,10 +74,10 @@ def test_a_key_is_made_and_printed_once(capsys: pytest.CaptureFixture[str], tmp_
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "name one or more model folders"),
+        ([], "pass one or more model folders"),
         (["nowhere"], "nowhere: no such folder"),
         ([str(GLASS), "--port", "70000"], "65535"),
-        ([str(GLASS), "--tls-cert", "a.pem"], "belong together"),
+        ([str(GLASS), "--tls-cert", "a.pem"], "must be used together"),
         ([str(GLASS), "--look", "--keys", "keys.txt"], "leave out --look, or --keys"),
         ([str(GLASS), "--keys", "nowhere.txt"], "--make-key"),
         ([str(GLASS), str(GLASS)], "both translate en → fr"),

@@ -339,7 +339,7 @@ def test_lines_are_counted_as_in_the_file(capsys: Capture, folder_of: Folders, t
 
 def test_what_cannot_be_embedded_is_a_line(capsys: Capture, folder_of: Folders, texts: str, tmp_path: Path) -> None:
     model = folder_of("fill")
-    refused(call(capsys, "embed", model, texts, "-o", str(tmp_path / "x.txt")), "a .npy or a .jsonl file")
+    refused(call(capsys, "embed", model, texts, "-o", str(tmp_path / "x.txt")), "a .npy or .jsonl file")
     refused(call(capsys, "embed", model, "--nearest", "a"), "there is no text to search")
     refused(
         call(capsys, "embed", model, texts, "--nearest", "a", "--count", "0"),
@@ -425,10 +425,10 @@ def test_a_label_that_the_model_does_not_know_counts_as_wrong(
 def test_what_cannot_be_measured_is_a_line(capsys: Capture, folder_of: Folders, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text(" \n")
     (tmp_path / "empty.tsv").write_text("")
-    refused(call(capsys, "evaluate", folder_of("write")), "give a model and the files to measure it on")
-    refused(call(capsys, "evaluate", folder_of("write"), str(tmp_path / "empty.txt")), "there is no text to score")
+    refused(call(capsys, "evaluate", folder_of("write")), "pass a model and the files to measure it on")
+    refused(call(capsys, "evaluate", folder_of("write"), str(tmp_path / "empty.txt")), "no text to score")
     refused(call(capsys, "evaluate", folder_of("write"), str(tmp_path / "none.txt")), "none.txt: cannot be read")
-    refused(call(capsys, "evaluate", folder_of("classify"), str(tmp_path / "empty.tsv")), "there is no line in it")
+    refused(call(capsys, "evaluate", folder_of("classify"), str(tmp_path / "empty.tsv")), "the files are empty")
     refused(call(capsys, "evaluate", folder_of("classify"), str(tmp_path / "empty.txt")), "labelled texts are read")
     refused(call(capsys, "evaluate", folder_of("fill"), str(tmp_path / "empty.txt")), "cannot measure a model to fill")
 

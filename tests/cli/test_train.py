@@ -159,7 +159,9 @@ def test_ctrl_c_saves_and_resume_goes_on(capsys: pytest.CaptureFixture[str], tmp
         said, complained = running.communicate(timeout=300)
     assert (running.returncode, complained) == (130, "")
     last = said.splitlines()[-1]  # on a busy machine it may have told how far it was before
-    stopped = re.fullmatch(rf"Stopped at step ([\d,]+), saved. Continue with: regard train --resume {folder}", last)
+    stopped = re.fullmatch(
+        rf"Stopped at step ([\d,]+); the run is saved. Continue with: regard train --resume {folder}", last
+    )
     assert stopped
     step = int(stopped[1].replace(",", ""))
     assert step > 0

@@ -69,15 +69,15 @@ def test_a_command_that_is_killed_goes_on_when_it_is_given_again(model: str, sou
     ("flags", "told"),
     [
         (["--cluster", "local"], "--cluster needs an output file: add -o FILE"),
-        (["--workers", "2"], "--workers works with --cluster only: add --cluster local"),
-        (["--shard-lines", "9"], "--shard-lines works with --cluster only"),
+        (["--workers", "2"], "--workers works only with --cluster: add --cluster local"),
+        (["--shard-lines", "9"], "--shard-lines works only with --cluster"),
         (["--cluster", "local", "-o", "x", "--stream"], "--stream cannot be combined with --cluster"),
         (["--cluster", "local", "-o", "x", "--glossary", "t.csv"], "--glossary cannot be combined with --cluster"),
         (["--cluster", "local", "-o", "x", "--alternatives", "2"], "use --alternatives with --json"),
         (["--cluster", "local", "-o", "x", "--beam", "0"], "beam"),
         (["--cluster", "local", "-o", "x", "--shard-lines", "0"], "must be a whole number of at least 1, not 0"),
         (["--cluster", "local", "-o", "x", "--to", "xx"], "this model translates only from en to fr"),
-        (["a.po", "--cluster", "local", "-o", "x"], "translate documents without it"),
+        (["a.po", "--cluster", "local", "-o", "x"], "translate documents without --cluster"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(

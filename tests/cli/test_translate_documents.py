@@ -116,9 +116,7 @@ def test_a_catalogue_in_ascii_becomes_utf8_and_says_so(
     flags = ["--memory", str(tmp_path / "memory.tsv"), "-o", str(tmp_path / "out.po")]
     done = call(capsys, "translate", model, str(catalogue), *flags)
     assert done.code == 0
-    assert done.err.startswith(
-        f"{catalogue}: the charset ASCII lacks characters of the translations: the catalogue is "
-    )
+    assert done.err.startswith(f"{catalogue}: the charset ASCII lacks characters of the translations: the catalogue ")
     assert texts(tmp_path / "out.po") == ["ein Hündchen"]
 
 
@@ -266,7 +264,10 @@ def test_several_documents_go_into_a_folder(capsys: pytest.CaptureFixture[str], 
     assert call(capsys, "translate", model, pattern, "-o", str(tmp_path / "four")).code == 0
     assert tree(tmp_path / "four") == tree(tmp_path / "out")
     names[0] = str(tmp_path / "in" / "b" / "notes.txt")
-    assert "begins like a PO catalogue" in call(capsys, "translate", model, *names, "-o", str(tmp_path / "three")).err
+    assert (
+        "the file looks like a PO catalogue"
+        in call(capsys, "translate", model, *names, "-o", str(tmp_path / "three")).err
+    )
     Path(names[0]).write_text("a dog\n")
     assert call(capsys, "translate", model, *names, "-o", str(tmp_path / "three")).code == 0
     assert {path.name for path in (tmp_path / "three").iterdir()} == {"de.po", "notes.txt"}
@@ -275,17 +276,17 @@ def test_several_documents_go_into_a_folder(capsys: pytest.CaptureFixture[str], 
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["app.po"], "app.po: is a document: name an output, as in -o translated.po"),
-        (["app.po", "--stream", "-o", "x.po"], "--stream and --scores are for lines of text"),
+        (["app.po"], "app.po: a document needs an output: add -o translated.po"),
+        (["app.po", "--stream", "-o", "x.po"], "--stream and --scores work only with lines of text"),
         (["app.po", "none.po", "-o", "x"], "none.po: no such file"),
         (["app.po", "a.xyz", "-o", "x"], "a.xyz: Regard cannot write translations back into this format"),
-        (["app.po", "fr.po", "-o", "a.txt"], "a.txt: is a file: name a folder for several documents"),
+        (["app.po", "fr.po", "-o", "a.txt"], "a.txt: is a file: specify a folder for several documents"),
         (["empty", "-o", "x"], "empty: contains no documents"),
-        (["fr.po", "-o", "x.po"], "fr.po: is translated into fr, but the model translates into de"),
+        (["fr.po", "-o", "x.po"], "fr.po: translates into fr, but the model translates into de"),
         (["app.po", "--memory", "fr.po", "-o", "x.po"], "contains no translations"),
-        (["a.txt", "--dry-run"], "--dry-run is for documents"),
-        (["a.txt", "--report", "x"], "--report is for documents"),
-        (["a.txt", "--all"], "--all is for documents"),
+        (["a.txt", "--dry-run"], "--dry-run works only with documents"),
+        (["a.txt", "--report", "x"], "--report works only with documents"),
+        (["a.txt", "--all"], "--all works only with documents"),
     ],
 )
 def test_what_cannot_be_done_is_refused(

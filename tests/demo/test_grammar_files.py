@@ -34,7 +34,7 @@ RIGHT: dict[Any, str] = {
         ("nouns.txt", "lamb/lambs | agneau/agneaux | n | animal", "unknown gender 'n'"),
         ("nouns.txt", "lamb | agneau/agneaux | m | animal", "'lamb' has 1 forms instead of 2"),
         ("nouns.txt", "lamb/lambs | agneau/agneaux | m", "3 columns instead of a | b | c | d"),
-        ("nouns.txt", "lamb/lambs | a/b | m |\nlamb/lambs | a/b | m |", "a second entry for 'lamb'"),
+        ("nouns.txt", "lamb/lambs | a/b | m |\nlamb/lambs | a/b | m |", "duplicate entry for 'lamb'"),
         ("adjectives.txt", "loud | a/b/c/d | behind | | | animal", "unknown position 'behind'"),
         (
             "adjectives.txt",
@@ -118,7 +118,7 @@ def test_small_words_are_checked(tmp_path: Path) -> None:
 def test_a_pattern_that_needs_a_part_before_it_is_drawn_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     (likes,) = (pattern for pattern in PATTERNS if pattern.kind == "likes")
     broken = Pattern(draw=likes.draw[1:], kind="likes", variant=likes.variant)
-    with pytest.raises(DataError, match="pattern likes: draw subject before it is needed"):
+    with pytest.raises(DataError, match="pattern likes: subject must be drawn before it is used"):
         broken.draw_sentence(Random(0))
 
 

@@ -107,5 +107,5 @@ def test_empty_texts_are_refused() -> None:
         lambda: encoder_tokens(LEXICON, " ", None, 128, fills=True),
         lambda: word_tokens(LEXICON, "", 128),
     ):
-        with pytest.raises(InputError, match="text: is empty"):
+        with pytest.raises(InputError, match="text: must not be empty"):
             give()

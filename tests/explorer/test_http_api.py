@@ -88,7 +88,7 @@ def test_a_stored_run_can_be_requested_again(client: TestClient, explorer: Explo
     answer = client.post("/api/run", json=RUN).json()
     assert answer == explorer.find(answer["run"]).answer
     assert client.get(f"/api/run/{answer['run']}").json() == answer
-    assert "is no longer stored" in error_of(client.get("/api/run/0123"))
+    assert "no longer stored" in error_of(client.get("/api/run/0123"))
     assert client.get("/api/run/0123").status_code == 404
 
 
@@ -225,7 +225,7 @@ def test_it_does_not_answer_to_other_names(client: TestClient, host: str) -> Non
 
 def test_other_sites_are_refused(client: TestClient) -> None:
     response = client.post("/api/run", json=RUN, headers={"Sec-Fetch-Site": "cross-site"})
-    assert (response.status_code, error_of(response)) == (403, "this server answers its own page only")
+    assert (response.status_code, error_of(response)) == (403, "this server accepts requests only from its own page")
     assert client.get("/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200  # a link to the page
     assert client.post("/api/run", json=RUN, headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
 

@@ -241,7 +241,7 @@ def test_several_lines_are_joined_with_a_warning() -> None:
     [
         ({}, "text: is missing"),
         ({"text": 3}, "text: must be text"),
-        ({"text": " "}, "text: is empty"),
+        ({"text": " "}, "text: must not be empty"),
         ({"text": "x" * 20_001}, "text: must be text of length <= 20000"),
         ({"text": "a\ud800"}, "surrogate"),
         ({"text": "a", "txt": 1}, "txt: unknown field"),
@@ -252,14 +252,14 @@ def test_several_lines_are_joined_with_a_warning() -> None:
         ({"text": "a", "decode": {"bema": 1}}, "decode.bema: unknown setting"),
         ({"text": "a", "decode": 3}, "decode: must be an object"),
         ({"text": "a", "order": [0, 0]}, "order: must contain each"),
-        ({"text": "a", "order": [0]}, "order: has 1 numbers, but the text has 2 tokens"),
+        ({"text": "a", "order": [0]}, "order: there are 1 numbers, but the text has 2 tokens"),
         ({"text": "a", "order": "x"}, "order: must be a list"),
         ({"text": "a", "prefix": [400]}, "prefix: 400 is not"),
         ({"text": "a", "prefix": [-1]}, "prefix: -1 is not"),
         ({"text": "a", "prefix": [2]}, "prefix: 2 is not"),
-        ({"text": "a", "prefix": [300] * 25}, "prefix: has 25 tokens; at most"),
+        ({"text": "a", "prefix": [300] * 25}, "prefix: there are 25 tokens, but at most"),
         ({"text": "a", "prefix": [300], "target": "b"}, "target and prefix"),
-        ({"text": "a", "pair": "b"}, "pair: only an encoder"),
+        ({"text": "a", "pair": "b"}, "pair: only encoder models"),
         ({"text": "a", "checkpoint": "../x"}, "checkpoint: unknown checkpoint"),
         ({"text": "a", "patch": 3}, "patch: must be a list"),
     ],
@@ -272,7 +272,7 @@ def test_wrong_requests_are_refused_by_name(request_: dict[str, Any], told: str)
 @pytest.mark.parametrize("task", ["fill", "classify", "embed"])
 def test_an_encoder_writes_nothing(task: str) -> None:
     for wrong in ({"target": "a"}, {"prefix": [300]}):
-        with pytest.raises(InputError, match="an encoder writes no text"):
+        with pytest.raises(InputError, match="an encoder generates no text"):
             look_at(task, **wrong)
 
 
@@ -284,7 +284,7 @@ def test_the_most_recent_runs_are_kept() -> None:
     runs = [made.run({"text": f"dog {i}"}) for i in range(LIMITS.runs + 1)]
     assert list(made.runs) == [run.name for run in runs[1:]]
     assert made.run({"text": "dog 5"}) is made.find(runs[5].name) is runs[5]
-    with pytest.raises(MissingError, match="is no longer stored"):
+    with pytest.raises(MissingError, match="no longer stored"):
         made.find(runs[0].name)
 
 
@@ -300,7 +300,7 @@ def test_look_takes_engines_and_refuses_other_things() -> None:
     with pytest.raises(InputError, match="look takes a model folder"):
         look(3, TEXT)  # type: ignore[arg-type]
     translator.searcher = object()  # type: ignore[assignment]
-    with pytest.raises(InputError, match="has no PyTorch model"):
+    with pytest.raises(InputError, match="look needs a PyTorch model"):
         look(translator, TEXT)
     with pytest.raises(KeyError, match="no tensor with that name"):
         run["nothing"]

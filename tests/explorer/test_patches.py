@@ -203,5 +203,5 @@ def test_patches_that_do_not_fit_the_model_are_refused(patch: dict[str, Any], to
 
 def test_not_everything_can_be_hidden() -> None:
     patches = [{"site": "source", "op": "hide", "position": place} for place in range(2)]
-    with pytest.raises(InputError, match="hides every token"):
+    with pytest.raises(InputError, match="all tokens are hidden"):
         Explorer(contents("translate"), "toy").run({"text": "a", "patch": patches})

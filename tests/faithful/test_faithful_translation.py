@@ -213,7 +213,7 @@ def test_terms_that_are_not_used_are_told() -> None:
 def test_what_is_missing_is_searched_for() -> None:
     result = say("Open %s now", "Öffne jetzt", constrained="Öffne %s jetzt")
     assert (result.text, result.how) == ("Öffne %s jetzt", "repaired")
-    assert result.flags == ("placeholders put in by a second search",)
+    assert result.flags == ("placeholders inserted by a second search",)
 
 
 def test_what_stands_between_the_pieces_is_translated_alone() -> None:

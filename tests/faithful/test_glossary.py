@@ -116,9 +116,11 @@ def test_tbx_of_version_3(tmp_path: Path) -> None:
     assert [term.source for term in found] == ["file", "document"]
     assert {(term.targets, term.forbidden) for term in found} == {(("Datei",), ("File",))}
     assert [term.targets for term in Glossary.read(path, "de", "fr").terms] == [("fichier",)] * 2
-    with pytest.raises(DataError, match="does not name its languages: the languages in it are en, de, fr"):
+    with pytest.raises(
+        DataError, match="a TBX file needs a model that names its languages: the languages of the file are en, de, fr"
+    ):
         Glossary.read(path)
-    with pytest.raises(DataError, match="has no terms in it: the languages in it are en, de, fr"):
+    with pytest.raises(DataError, match="there are no terms in it: the languages of the file are en, de, fr"):
         Glossary.read(path, "en", "it")
 
 
@@ -127,21 +129,21 @@ def test_entities_are_refused(tmp_path: Path) -> None:
     laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
     text = BASIC.split("\n", 2)[2].replace("<term>Datei<", "<term>Datei&l11;<")
     for entities in (f'<!ENTITY l11 SYSTEM "file://{secret}">', f'<!ENTITY l0 "ha">{laughs}'):
-        with pytest.raises(DataError, match=r"t.tbx:1: declares an entity"):
+        with pytest.raises(DataError, match=r"t.tbx:1: the file declares an entity"):
             Glossary.read(written(tmp_path, "t.tbx", f"<!DOCTYPE martif [{entities}]>{text}"))
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("t.csv", "", "t.csv: this glossary has no terms"),
-        ("t.csv", "source,target\n", "t.csv: this glossary has no terms"),
-        ("t.csv", "file,Datei\n,Datei\n", "t.csv:2: this row has no term in the source language"),
+        ("t.csv", "", "t.csv: the glossary has no terms"),
+        ("t.csv", "source,target\n", "t.csv: the glossary has no terms"),
+        ("t.csv", "file,Datei\n,Datei\n", "t.csv:2: this line has no term in the source language"),
         ("t.csv", "a,b,c,d,e\n", "t.csv:1: 5 columns, but a row has only source, target, forbidden, note"),
         ("t.csv", 'file,"Datei\n', "t.csv:1: not valid CSV"),
         ("t.tbx", "<martif>", "t.tbx:1: not well-formed XML"),
-        ("t.tbx", "<tmx/>", "t.tbx:1: its first element is <tmx> instead of <martif> or <tbx>"),
-        ("t.tbx", "<tbx/>", "t.tbx: has no terms"),
+        ("t.tbx", "<tmx/>", "t.tbx:1: the root element is <tmx>, but must be <martif> or <tbx>"),
+        ("t.tbx", "<tbx/>", "t.tbx: there are no terms"),
         ("t.tbx", "", "t.tbx:1: not well-formed XML"),
     ],
 )
@@ -177,10 +179,10 @@ def test_running_text_is_no_glossary(name: str, text: str, line: int | None, tmp
     with pytest.raises(DataError) as caught:
         Glossary.read(path, "en", "de")
     if line is None:
-        assert str(caught.value).startswith(f"{path}: .{name[2:]} is not a format of glossaries: give a .csv")
+        assert str(caught.value).startswith(f"{path}: .{name[2:]} is not a glossary format: pass a .csv")
     else:
-        form = "a glossary has one term a line, as source,target,forbidden,note (for example dog,Hund)"
-        assert str(caught.value) == f"{path}:{line}: is running text, not a term: {form}"
+        form = "a glossary has one term per line, as source,target,forbidden,note (for example dog,Hund)"
+        assert str(caught.value) == f"{path}:{line}: this line is running text, not a term: {form}"
 
 
 @pytest.mark.parametrize(
@@ -328,4 +330,4 @@ def test_forbidden_words_count_where_the_term_is() -> None:
 
 def test_outcomes_are_summarized_in_a_line() -> None:
     states = Counter(("placed", "missing", "forbidden"))
-    assert summarize_outcomes(states) == "glossary: 2 terms required, 1 missing; 1 forbidden ones used"
+    assert summarize_outcomes(states) == "glossary: 2 terms required, 1 missing; 1 forbidden terms used"

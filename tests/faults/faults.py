@@ -159,7 +159,7 @@ def replaced(bench: Bench, count: int) -> Iterator[Outcome]:
 
 def preempted(bench: Bench, count: int) -> Iterator[Outcome]:
     """Sends SIGTERM to a worker of `regard train --processes 2`, as before a machine is reclaimed."""
-    message = "A process was asked to stop"
+    message = "A process received a stop signal"
     yield from _with_launcher(bench, count, signal.SIGTERM, "SIGTERM to a worker of --processes 2", message)
 
 

@@ -99,7 +99,7 @@ def test_a_corpus_without_usable_pairs_is_refused() -> None:
         DataError, match=r"no usable pairs in train.en and train.de: 1 left out: one side .*:1\); 1 left out: control"
     ):
         require_kept(report, files)
-    with pytest.raises(DataError, match=r"no usable pairs in a.tsv: there is no line in it"):
+    with pytest.raises(DataError, match=r"no usable pairs in a.tsv: the files are empty"):
         require_kept(Report(), [Path("a.tsv")])
     require_kept(cleaned(pair("good"))[1], files)
 

@@ -74,9 +74,9 @@ def test_folders_and_patterns_stand_for_files(tmp_path: Path, monkeypatch: pytes
     assert expand_paths([tmp_path / "locales" / "*" / "app.po"])[0] == tmp_path / "locales/de/app.po"
     assert expand_paths(["missing.tmx", "a.en", "a.en"]) == [Path("missing.tmx"), Path("a.en"), Path("a.en")]
     for nothing in ("locales/**/*.xlf", "locales/*/nowhere"):
-        with pytest.raises(DataError, match="has no file of a known format"):
+        with pytest.raises(DataError, match="there is no file with a known format"):
             expand_paths([nothing])
-    with pytest.raises(DataError, match="has no file from en to ru of a known format"):
+    with pytest.raises(DataError, match="there is no file from en to ru with a known format"):
         expand_paths(["locales/**/*.po"], DataSettings(source="en", target="ru"))
 
 

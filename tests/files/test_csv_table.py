@@ -73,7 +73,7 @@ def test_two_columns_without_names_are_source_and_target(
     report = Report()
     data = DataSettings(source="en", target="de")
     assert [(pair.source, pair.target) for pair in files.read(path, data, report)] == found
-    told = "the first line names no columns: the first column is taken as source, the second as target"
+    told = "there is no header: the first column is used as source, the second as target"
     assert report.lines()[1:] == [f"{path}: {told}"]
     document = files.open_document(path, "en", "de")
     assert [(unit.source, unit.target) for unit in document.units] == found
@@ -97,7 +97,7 @@ def test_two_columns_without_names_are_source_and_target(
 def test_a_header_that_is_not_understood_is_no_pair(tmp_path: Path, header: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"{header}\nA dog.,Ein Hund.\n", encoding="utf-8")
-    with pytest.raises(DataError, match="the first line of a CSV must name its columns"):
+    with pytest.raises(DataError, match="the first line of a CSV file must name its columns"):
         list(files.read(path, DataSettings(source="en", target="de"), Report()))
 
 
@@ -129,8 +129,8 @@ def test_undecodable_rows_are_an_error_or_dropped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "1: the first line of a CSV must name its columns"),
-        ("a,b,c\n1,2,3\n", "1: the first line of a CSV must name its columns, two of them source and target or en"),
+        ("", "1: the first line of a CSV file must name its columns"),
+        ("a,b,c\n1,2,3\n", "1: the first line of a CSV file must name its columns, two of them"),
         ("en,de\n1,2,3\n", "2: 3 columns, but the first line has 2"),
         ('en,de\n1,"2\n', "2: "),
         ('en,de\n1,"2"3\n', "2: not valid CSV"),

@@ -111,10 +111,10 @@ def test_lines_that_are_not_utf8_can_be_dropped_without_shifting_the_others(tmp_
 
 def test_binary_files_are_refused(tmp_path: Path) -> None:
     files = two(tmp_path, "one\ntwo\n", b"eins\nz\0ei\n")
-    assert refusal(files, DROP).startswith(f"{files[1]}:2: looks like a binary file")
+    assert refusal(files, DROP).startswith(f"{files[1]}:2: this looks like a binary file")
     utf16 = two(tmp_path, "one\ntwo\n".encode("utf-16"), "eins\nzwei\n")
     message = refusal(utf16)
-    assert message.startswith(f"{utf16[0]}:1: looks like a binary file")
+    assert message.startswith(f"{utf16[0]}:1: this looks like a binary file")
     assert "UTF-16" in message
 
 
@@ -122,7 +122,7 @@ def test_files_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
     present = write(tmp_path / "train.en", "one\n")
     missing = tmp_path / "nowhere.de"
     assert refusal([present, missing]) == f"{missing}: cannot be read (No such file or directory)"
-    assert refusal([tmp_path, present]).startswith(f"{tmp_path}: has no file of a known format")
+    assert refusal([tmp_path, present]).startswith(f"{tmp_path}: there is no file with a known format")
 
 
 def test_gzip_is_read_and_damaged_gzip_is_refused(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_jsonl_is_read_under_three_names(record: object, tmp_path: Path) -> None
         ('{"source": null, "target": "eins"}', 'the keys are "source", "target"'),
         ('{"\\n\\ud800": 1}', 'the keys are "\\n\\ud800"'),
         ("{}", "the keys are none"),
-        ('["one", "eins"]', "a JSON list instead of an object"),
+        ('["one", "eins"]', "expected a JSON object, not list"),
         ('{"en": "one", ', "not JSON: Expecting property name"),
         ("[" * 100_000, "cannot be read as JSON"),
         ('{"a": ' + "1" * 5000 + "}", "cannot be read as JSON"),

@@ -156,8 +156,8 @@ def test_a_charset_that_lacks_characters_becomes_utf8(tmp_path: Path, charset: s
     path = tmp_path / "b.po"
     path.write_bytes(document.render({0: "„Größe“ 中文"}))
     assert document.notes == [
-        f"the charset {charset} lacks characters of the translations: the catalogue is now in UTF-8, and its header "
-        "says so"
+        f"the charset {charset} lacks characters of the translations: the catalogue and its header "
+        "have been converted to UTF-8"
     ]
     assert b"charset=UTF-8" in path.read_bytes()
     assert charset.encode() not in path.read_bytes()
@@ -177,7 +177,7 @@ def test_texts_of_another_charset_are_converted_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("charset", ["koi8-r", "ASCII", "ISO-8859-1", "EUC-KR"])
 def test_a_catalogue_that_lies_about_its_charset_is_told_the_right_one(tmp_path: Path, charset: str) -> None:
     content = HEADER.replace("UTF-8", charset) + '\nmsgid "a dog"\nmsgstr "собака"\n'
-    told = f"declares the charset {charset}, but is in UTF-8: write charset=UTF-8 into its header"
+    told = f"the declared charset is {charset}, but the file is in UTF-8: write charset=UTF-8 into the header"
     assert told in refusal(tmp_path / "a.po", content.encode())
     with pytest.raises(DataError, match=told):
         opened(tmp_path, content.encode())
@@ -187,7 +187,7 @@ def test_a_catalogue_that_lies_about_its_charset_is_told_the_right_one(tmp_path:
 
 def test_without_a_charset_none_is_said_to_be_declared(tmp_path: Path) -> None:
     told = refusal(tmp_path / "a.po", 'msgid "a"\nmsgstr "ä"\n'.encode("latin1"))
-    assert told.startswith(":2: is not in UTF-8: write its real charset")
+    assert told.startswith(":2: this line is not in UTF-8: write the actual charset")
 
 
 def test_a_language_with_one_form_has_the_plural_as_its_source(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_a_language_with_one_form_has_the_plural_as_its_source(tmp_path: Path) -
 def test_undecodable_entries_are_an_error_or_dropped(tmp_path: Path) -> None:
     content = CATALOGUE.encode().replace("Öffnen".encode(), b"\xd6ffnen")
     assert refusal(tmp_path / "a.po", content) == (
-        ":12: is not in UTF-8, the charset that its header declares: write its real charset into the header, or "
-        "convert it with msgconv -t utf-8"
+        ":12: this line is not in UTF-8, the charset declared in the header: write the actual charset into the header, "
+        "or convert the file with msgconv -t utf-8"
     )
     report = Report()
     dropping = DataSettings(undecodable="drop")
@@ -289,8 +289,8 @@ def test_a_compiled_catalogue_is_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('msgid "a\nmsgstr ""\n', ':1: a string without its closing quotation mark: "a'),
-        ('msgid "a\\"\nmsgstr ""\n', ":1: a string without its closing quotation mark"),
+        ('msgid "a\nmsgstr ""\n', ':1: a string has no closing quotation mark: "a'),
+        ('msgid "a\\"\nmsgstr ""\n', ":1: a string has no closing quotation mark"),
         ('msgid "a" b\nmsgstr ""\n', ":1: text outside a string: b"),
         ('msgstr "a"\n', ":1: msgstr is not allowed at the beginning of an entry"),
         ('msgid "a"\nmsgid "b"\n', ":2: msgid is not allowed after"),
@@ -298,11 +298,11 @@ def test_a_compiled_catalogue_is_not_written(tmp_path: Path) -> None:
         ('msgid "a"\nmsgid_plural "b"\nmsgstr "b"\n', ":3: msgstr is not allowed after"),
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[1] "b"\n', ":3: msgstr[1] is not allowed after"),
         ('msgid "a"\nmsgctxt "b"\nmsgstr "b"\n', ":2: msgctxt is not allowed after"),
-        ('"a"\n', ":1: a string without msgid or msgstr"),
-        ('msgid "a"\nmsgstr "b"\n# c\n"d"\n', ":4: a string without msgid or msgstr"),
-        ('msgid "a"\n\n', ":1: an entry without msgstr"),
-        ('msgid "a"\nmsgstr\n', ":2: msgstr without a string after it"),
-        ("<<<<<<< HEAD\n", ":1: neither a comment nor msgid, msgstr or a string: <<<<<<< HEAD"),
+        ('"a"\n', ":1: a string does not belong to a msgid or msgstr"),
+        ('msgid "a"\nmsgstr "b"\n# c\n"d"\n', ":4: a string does not belong to a msgid or msgstr"),
+        ('msgid "a"\n\n', ":1: this entry has no msgstr"),
+        ('msgid "a"\nmsgstr\n', ":2: msgstr is not followed by a string"),
+        ("<<<<<<< HEAD\n", ":1: expected a comment, msgid, msgstr or a string: <<<<<<< HEAD"),
         (HEADER.replace("UTF-8", "UTF-16"), ":4: the charset UTF-16 cannot be used"),
         (HEADER.replace("UTF-8", "no-such"), ":4: the charset no-such cannot be used"),
         (HEADER.replace("UTF-8", "unicode_escape"), ":4: the charset unicode_escape cannot be used"),
@@ -409,8 +409,8 @@ def test_a_compiled_catalogue_is_read(tmp_path: Path, order: str, charset: str) 
 
 def test_a_damaged_compiled_catalogue_is_refused(tmp_path: Path) -> None:
     path, whole = tmp_path / "a.mo", compiled()
-    assert refusal(path, b"").startswith(": is not an MO file")
-    assert refusal(path, whole[:60]) == ": is damaged: it ends before its last message"
+    assert refusal(path, b"").startswith(": not an MO file")
+    assert refusal(path, whole[:60]) == ": the file is damaged: it ends before its last message"
     assert refusal(path, whole.replace("Öffnen".encode(), b"\xff\xd6fnen")).startswith(
         ": message 3 is not in the charset"
     )

@@ -169,15 +169,19 @@ def test_places_are_lines_of_the_file(tmp_path: Path) -> None:
         ("a.tsv", "one\ntwo\n", ":1: 1 columns instead of a label and one or two texts"),
         ("a.tsv", "a\tb\tc\td\n", ":1: 4 columns instead of a label and one or two texts"),
         ("a.tsv", "label\ttext\nx\tone\n\ny\ttwo\tthree\n", ":4: 3 columns instead of 2 columns as in the first line"),
-        ("a.tsv", "a long text " * 20 + "\tx\n", ":1: a label of 240 characters: is the label the first column?"),
+        (
+            "a.tsv",
+            "a long text " * 20 + "\tx\n",
+            ":1: a label has 240 characters: if the label is not the first column",
+        ),
         ("a.csv", 'label,text\nx,"one\ntwo\n', ":3: not valid CSV (unexpected end of data)"),
         ("a.csv", 'label,text\nx,"one" two\n', ":2: not valid CSV ("),
-        ("a.jsonl", '{"text": "a"}\n', ':1: needs "text" and "label"'),
-        ("a.jsonl", '{"text": "a", "label": null}\n', ':1: needs "text" and "label"'),
-        ("a.jsonl", '{"text": "a", "label": {}}\n', ':1: needs "text" and "label"'),
-        ("a.jsonl", '{"label": "a"}\n', ':1: needs "text" and "label"'),
-        ("a.jsonl", '{"text": "a", "text_b": 7, "label": "x"}\n', ':1: needs "text" and "label"'),
-        ("a.jsonl", '\n{"tokens": ["a"], "labels": ["x"]}\n', ":2: a list of labels: for labels of words"),
+        ("a.jsonl", '{"text": "a"}\n', ':1: the object needs "text" and "label"'),
+        ("a.jsonl", '{"text": "a", "label": null}\n', ':1: the object needs "text" and "label"'),
+        ("a.jsonl", '{"text": "a", "label": {}}\n', ':1: the object needs "text" and "label"'),
+        ("a.jsonl", '{"label": "a"}\n', ':1: the object needs "text" and "label"'),
+        ("a.jsonl", '{"text": "a", "text_b": 7, "label": "x"}\n', ':1: the object needs "text" and "label"'),
+        ("a.jsonl", '\n{"tokens": ["a"], "labels": ["x"]}\n', ":2: the object has a list of labels: to label words"),
         ("a.jsonl", "nothing\n", ":1: not JSON"),
     ],
 )
@@ -192,10 +196,18 @@ def test_what_is_wrong_is_told_with_its_place(name: str, text: str, says: str, t
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("a.conll", "a O\nb\n", ":2: one column instead of a word and its label"),
-        ("a.jsonl", '{"tokens": ["a", "b"], "labels": ["x"]}', ':1: needs "tokens" and "labels", two lists of one'),
-        ("a.jsonl", '{"tokens": ["a"], "labels": "x"}', ':1: needs "tokens" and "labels", two lists of one'),
-        ("a.jsonl", '{"labels": ["x"]}', ':1: needs "tokens" and "labels", two lists of one'),
+        ("a.conll", "a O\nb\n", ":2: expected a word and its label, but there is only one column"),
+        (
+            "a.jsonl",
+            '{"tokens": ["a", "b"], "labels": ["x"]}',
+            ':1: the object needs "tokens" and "labels", two lists of the same',
+        ),
+        (
+            "a.jsonl",
+            '{"tokens": ["a"], "labels": "x"}',
+            ':1: the object needs "tokens" and "labels", two lists of the same',
+        ),
+        ("a.jsonl", '{"labels": ["x"]}', ':1: the object needs "tokens" and "labels", two lists of the same'),
     ],
 )
 def test_what_is_wrong_with_words_is_told_with_its_place(name: str, text: str, says: str, tmp_path: Path) -> None:

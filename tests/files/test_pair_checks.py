@@ -213,7 +213,7 @@ def test_what_is_no_error_is_kept(tmp_path: Path) -> None:
 
 def test_a_corpus_without_pairs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.tsv").touch()
-    with pytest.raises(DataError, match=r"no pairs in .*empty.tsv"):
+    with pytest.raises(DataError, match=r"there are no pairs in .*empty.tsv"):
         examine([tmp_path / "empty.tsv"])
 
 
@@ -223,7 +223,7 @@ def test_a_corpus_that_changes_while_it_is_read(tmp_path: Path, rest: int) -> No
     found = Examination(files, DataSettings(), CheckSettings(), ERRORS)
     list(found.survey())
     write(tmp_path, *[("one", "eins")] * rest)
-    with pytest.raises(DataError, match="changed while being read"):
+    with pytest.raises(DataError, match="changed during the check"):
         list(found.judge())
 
 
@@ -261,7 +261,7 @@ def test_pairs_on_their_way_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> No
     notices = Notices()
     assert list(notices.watch(iter(pairs))) == pairs
     assert notices.line([Path("a b.en"), Path("a.de")]) == (
-        "to review (regard check 'a b.en' a.de shows more): placeholders differ: 3; both sides are the same: 1; "
+        "to review (regard check 'a b.en' a.de shows details): placeholders differ: 3; both sides are the same: 1; "
         "tags differ: 1"
     )
     assert list((clean := Notices()).watch(iter(pairs[:1]))) == pairs[:1]

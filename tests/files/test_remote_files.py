@@ -91,8 +91,8 @@ def test_a_fault_names_the_address_and_the_line(memory: MemoryFileSystem) -> Non
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("memory://nothing.tsv", r"^memory://nothing.tsv: does not exist"),
-        ("memory://nothing/*.tsv", r"has no file of a known format"),
+        ("memory://nothing.tsv", r"^memory://nothing.tsv: the file does not exist"),
+        ("memory://nothing/*.tsv", r"there is no file with a known format"),
         ("nonsense://x.tsv", r"^nonsense://x.tsv: cannot be read: Protocol not known: nonsense"),
         ("simplecache::nonsense://x.tsv", "Protocol not known"),
     ],
@@ -112,7 +112,7 @@ def test_what_is_not_there_is_said_in_a_line(name: str, told: str, memory: Memor
         ("gs://bucket/x.tsv", "gcsfs", r"gs:// needs gcsfs: .*'regard\[gs\]'"),
         ("hf://datasets/me/x.tsv", "huggingface_hub", r"hf:// needs huggingface_hub: .*'regard\[hf\]'"),
         ("https://example.org/x.tsv", "aiohttp", r"https:// needs aiohttp: .*'regard\[http\]'"),
-        ("memory://x.tsv", "fsspec.core", r"^memory://x.tsv: needs fsspec: .*pip install fsspec"),
+        ("memory://x.tsv", "fsspec.core", r"^memory://x.tsv: remote files need fsspec: .*pip install fsspec"),
     ],
 )
 def test_a_missing_package_is_named_with_its_extra(
@@ -147,9 +147,9 @@ class Locked(MemoryFileSystem):  # type: ignore[misc]
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (PermissionError("Access Denied"), r"^locked://b/x.tsv: access is refused .*check the credentials"),
-        (NoCredentialsError("Unable to locate credentials"), "access is refused .*Unable to locate credentials"),
-        (OSError("403 Client Error"), "access is refused"),
+        (PermissionError("Access Denied"), r"^locked://b/x.tsv: access was denied .*check your credentials"),
+        (NoCredentialsError("Unable to locate credentials"), "access was denied .*Unable to locate credentials"),
+        (OSError("403 Client Error"), "access was denied"),
         (FileNotFoundError("b/x.tsv"), "does not exist"),
         (OSError("Connection refused\nby peer"), r"cannot be read \(OSError: Connection refused by peer\)"),
     ],

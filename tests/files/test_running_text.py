@@ -141,7 +141,7 @@ def test_jsonl_has_a_document_a_line(tmp_path: Path) -> None:
     [
         ('{"texts": "a", "id": 1}', ':2: no text under "text" or "content"; the keys are "texts", "id"'),
         ("{}", ':2: no text under "text" or "content"; the keys are none'),
-        ("[1]", ":2: a JSON list instead of an object"),
+        ("[1]", ":2: expected a JSON object, not list"),
         ("{", ":2: not JSON: "),
     ],
 )

@@ -90,10 +90,10 @@ def test_cues_without_blank_lines_between_them_and_with_such_within(tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.srt", "Hello\n", "a.srt:1: a time such as 00:00:01,000 --> 00:00:02,500 has to come first"),
+        ("a.srt", "Hello\n", "a.srt:1: expected a time such as 00:00:01,000 --> 00:00:02,500 first"),
         ("a.srt", "\n1\n00:00:01 --> 2\nHi\n", "a.srt:3: not a time: 00:00:01 --> 2"),
         ("a.srt", b"1\n00:00:01,000 --> 00:00:02,000\nH\xe9\n", "a.srt:3: byte 34 of the file (0xE9) is not UTF-8"),
-        ("a.vtt", "00:01.000 --> 00:02.000\nHi\n", "a.vtt:1: a WebVTT file begins with the line WEBVTT"),
+        ("a.vtt", "00:01.000 --> 00:02.000\nHi\n", "a.vtt:1: a WebVTT file must begin with the line WEBVTT"),
     ],
 )
 def test_faults_are_told_with_their_line(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:

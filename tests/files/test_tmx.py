@@ -79,9 +79,9 @@ def test_an_exact_code_goes_before_its_regions(tmp_path: Path) -> None:
 def test_languages_that_are_not_there_are_refused_with_those_that_are(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tmx")
     languages = "EN-US, de-DE, de_AT, en-us, fr, fr-CA"
-    mend = "name two of them, as in regard train --source EN-US --target LANGUAGE"
-    assert refusal(path, "en", "ru") == f"{path}: has no text in both en and ru: its languages are {languages}"
-    assert refusal(path) == f"{path}: has several languages ({languages}): {mend}"
+    mend = "specify two of them with regard train --source EN-US --target LANGUAGE"
+    assert refusal(path, "en", "ru") == f"{path}: no entry has texts in both en and ru: the languages are {languages}"
+    assert refusal(path) == f"{path}: the file has several languages ({languages}): {mend}"
 
 
 def test_the_file_says_what_its_two_languages_are(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_the_file_says_what_its_two_languages_are(tmp_path: Path) -> None:
         "--source LANGUAGE --target LANGUAGE"
     )
     one = "<header srclang='en'/><body><tu><tuv lang='en'><seg>one</seg></tuv></tu></body></tmx>"
-    assert refusal(write(tmp_path / "c.tmx", one)).endswith("has texts in one language only (en)")
+    assert refusal(write(tmp_path / "c.tmx", one)).endswith("all texts are in one language (en)")
     assert refusal(write(tmp_path / "d.tmx", "<header/><body/></tmx>")).endswith("contains no texts")
 
 

@@ -206,7 +206,7 @@ def test_languages_that_do_not_fit_are_refused_or_turned(tmp_path: Path) -> None
     assert xliff.languages(path) == ("en", "de-DE")
     assert texts(path, "en", "de") == [("A bold", "Ein fettes")]
     assert texts(path, "de", "en_US") == [("Ein fettes", "A bold")]
-    with pytest.raises(DataError, match=r"a.xlf:5: translates from en to de-DE, not from en to fr"):
+    with pytest.raises(DataError, match=r"a.xlf:5: this file translates from en to de-DE, not from en to fr"):
         texts(path, "en", "fr")
 
 

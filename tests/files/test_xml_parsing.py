@@ -34,33 +34,33 @@ BOMB = (
     + GOOD.replace(">a<", ">&i;<")
 )
 REFUSED = {  # what is in the file, and what is said of it
-    "entity bomb": (BOMB, ":1: declares an entity (a)"),
+    "entity bomb": (BOMB, ":1: the file declares an entity (a)"),
     "outside entity": (
         '<!DOCTYPE tmx [<!ENTITY x SYSTEM "file:///etc/passwd">]>\n' + GOOD.replace(">a<", ">&x;<"),
-        ":1: declares an entity (x)",
+        ":1: the file declares an entity (x)",
     ),
     "parameter entity": (
         '<!DOCTYPE tmx [\n<!ENTITY % x SYSTEM "http://localhost/x.dtd"> %x;]>' + GOOD,
-        ":2: declares an entity (x)",
+        ":2: the file declares an entity (x)",
     ),
     "unknown entity": ("<tmx>\n&nbsp;</tmx>", ":2: not well-formed XML (undefined entity"),
     "unknown entity of a DTD": (
         '<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx>\n&nbsp;</tmx>',
         ":2: the entity &nbsp; is not defined",
     ),
-    "deep": ("<tmx>" + "<a>" * 100_000, ":1: elements nested more than 200 deep"),
+    "deep": ("<tmx>" + "<a>" * 100_000, ":1: elements are nested more than 200 deep"),
     "cut off": (GOOD[:-6], ":1: not well-formed XML (no element found"),
     "empty": ("", ":1: not well-formed XML (no element found"),
     "crossed": ("<tmx>\n<a><b></a></b></tmx>", ":2: not well-formed XML (mismatched tag"),
-    "another root": ("\n<html></html>", ":2: its first element is <html> instead of <tmx>"),
+    "another root": ("\n<html></html>", ":2: the root element is <html>, but must be <tmx>"),
     "no XML": ("Hello", ":1: not well-formed XML (syntax error"),
     "a control character": ("<tmx>\n\n\x01</tmx>", ":3: not well-formed XML (not well-formed (invalid token)"),
-    "encoding": ('<?xml version="1.0" encoding="klingon"?>' + GOOD, ":1: its encoding klingon is not known"),
-    "codec": ('<?xml version="1.0" encoding="rot13"?>' + GOOD, ":1: its encoding rot13 is not known"),
-    "long tag": (f'<tmx a="{"x" * (markup.LONGEST_TAG + 10 * markup.PIECE)}"/>', "a tag or comment of more than"),
+    "encoding": ('<?xml version="1.0" encoding="klingon"?>' + GOOD, ":1: the encoding klingon is unknown"),
+    "codec": ('<?xml version="1.0" encoding="rot13"?>' + GOOD, ":1: the encoding rot13 is unknown"),
+    "long tag": (f'<tmx a="{"x" * (markup.LONGEST_TAG + 10 * markup.PIECE)}"/>', "a tag or comment has more than"),
     "long comment": (
         f"<tmx><!--{'x' * (markup.LONGEST_TAG + 10 * markup.PIECE)}--></tmx>",
-        "a tag or comment of more than",
+        "a tag or comment has more than",
     ),
 }
 
@@ -133,7 +133,7 @@ def test_encodings_are_read_and_written_as_they_are(encoding: str, tmp_path: Pat
 def test_bytes_that_are_not_in_the_encoding_have_their_line(reader: str, tmp_path: Path) -> None:
     path = tmp_path / "a.tmx"
     path.write_bytes(b"<tmx>\n\n\xe4</tmx>")
-    with pytest.raises(DataError, match=r"a.tmx:3: cannot be read as UTF-8 \(byte 0xE4\)"):
+    with pytest.raises(DataError, match=r"a.tmx:3: not valid UTF-8 \(byte 0xE4\)"):
         READERS[reader](path)
 
 
@@ -141,7 +141,7 @@ def test_lines_are_counted_through_all_pieces_of_a_file(tmp_path: Path, monkeypa
     monkeypatch.setattr("regard.files.formats.xml_parsing.PIECE", 8)
     path = tmp_path / "a.tmx"
     path.write_bytes(b"<tmx>\n" + b"x\n" * 20 + b"\xe4</tmx>")
-    with pytest.raises(DataError, match=r"a.tmx:\d+: cannot be read") as error:
+    with pytest.raises(DataError, match=r"a.tmx:\d+: not valid UTF-8") as error:
         list(markup.decoded_pieces(path))
     assert 18 <= int(str(error.value).split(":")[1]) <= 22
 
@@ -168,7 +168,7 @@ def test_a_segment_without_end_is_refused(tmp_path: Path) -> None:
 
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.writelines(pieces())
-    with pytest.raises(DataError, match="an element of more than"):
+    with pytest.raises(DataError, match="an element has more than"):
         list(TMXReader(path).units())
 
 
@@ -199,5 +199,5 @@ def test_a_file_that_lies_about_its_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.xlf"
     path.write_text('<?xml version="1.0" encoding="ISO-8859-1"?>\n<xliff>größer</xliff>\n', encoding="utf-8")
     assert markup.encoding_of(path.read_text(encoding="utf-8").encode("latin1"), path) == (b"", "iso8859-1")
-    with pytest.raises(DataError, match=r"a\.xlf:1: declares the encoding ISO-8859-1, but is in UTF-8"):
+    with pytest.raises(DataError, match=r"a\.xlf:1: the declared encoding is ISO-8859-1, but the file is in UTF-8"):
         markup.encoding_of(path.read_text(encoding="utf-8").replace("ö", "öäü").encode(), path)

@@ -64,46 +64,46 @@ DAMAGES: list[tuple[Damage, str, str]] = [
     (remove("config.json"), "", "not a Hugging Face model (it has no config.json)"),
     (put("config.json", "{"), "config.json", "damaged: not JSON"),
     (put("config.json", "[]"), "config.json", "damaged: not a JSON object"),
-    (config(model_type="t5"), "config.json", "a model of type 't5': Regard reads bert, roberta"),
+    (config(model_type="t5"), "config.json", "the model type 't5' is unknown: Regard supports bert, roberta"),
     (
         config(model_type=None, architectures=["BigBirdModel"]),
         "config.json",
-        "has no model_type, and its layout does not show",
+        "the model_type is missing and cannot be inferred",
     ),
-    (config(hidden_size=None), "config.json", "does not say hidden_size"),
+    (config(hidden_size=None), "config.json", "hidden_size is missing"),
     (config(hidden_size="wide"), "config.json", "hidden_size must be a whole number above 0, not 'wide'"),
     (config(num_attention_heads=3), "config.json", "model.width 16 is not divisible by model.heads 3"),
     (config(position_embedding_type="relative_key"), "config.json", "Regard has no relative positions"),
     (config(hidden_act="quick_gelu"), "config.json", "hidden_act is 'quick_gelu', which Regard does not support"),
-    (config(num_hidden_layers=2), "model.safetensors", "has the tensor encoder.layer.2."),
+    (config(num_hidden_layers=2), "model.safetensors", "contains the tensor encoder.layer.2."),
     (
         config(num_hidden_layers=4),
         "model.safetensors",
         "the tensor encoder.layer.3.attention.self.query.weight is missing",
     ),
     (config(vocab_size=90), "model.safetensors", "the tensor embeddings.word_embeddings.weight has the shape"),
-    (remove("model.safetensors"), "", "has no weights: neither model.safetensors nor pytorch_model.bin"),
+    (remove("model.safetensors"), "", "there are no weights: neither model.safetensors nor pytorch_model.bin"),
     (cut("model.safetensors", 1000), "model.safetensors", "damaged or unreadable"),
     (put("model.safetensors.index.json", "{}"), "", ""),
     (tensors(lambda t: t.pop(QUERY)), "model.safetensors", "self.query.weight is missing"),
     (
         tensors(lambda t: t.update(strange=torch.ones(1))),
         "model.safetensors",
-        "has the tensor strange, which this kind",
+        "contains the tensor strange, which this type",
     ),
     (
         tensors(lambda t: t.update({QUERY: torch.ones(16, 15)})),
         "model.safetensors",
         "self.query.weight has the shape (16, 15) instead of (16, 16)",
     ),
-    (tensors(lambda t: t[QUERY].fill_(torch.nan)), "model.safetensors", "holds numbers that are not finite"),
+    (tensors(lambda t: t[QUERY].fill_(torch.nan)), "model.safetensors", "contains values that are not finite"),
     (remove("vocab.txt"), "", "has no vocabulary: none of tokenizer.json, vocab.txt"),
-    (put("vocab.txt", "a\nb\n"), "vocab.txt", "has no line [UNK]: not a vocabulary of BERT"),
-    (put("vocab.txt", "[UNK]\nb\n"), "vocab.txt", "the vocabulary has no sep token: name its sep_token in"),
+    (put("vocab.txt", "a\nb\n"), "vocab.txt", "there is no line [UNK]: this is not a vocabulary of BERT"),
+    (put("vocab.txt", "[UNK]\nb\n"), "vocab.txt", "the vocabulary has no sep token: specify sep_token in"),
     (
         put("added_tokens.json", '{"<new>": 7}'),
         "added_tokens.json",
-        "gives <new> the id 7, but the next id after the vocabulary",
+        "the id of <new> is 7, but the next id after the vocabulary",
     ),
     (put("tokenizer_config.json", '{"tokenizer_class": "BertJapaneseTokenizer"}'), "", "is a BertJapaneseTokenizer"),
     (put("tokenizer.json", "{}"), "tokenizer.json", "damaged tokenizer"),
@@ -129,7 +129,7 @@ def test_a_damaged_folder(tmp_path: Path, damage: Damage, name: str, told: str) 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"weight_map": {"a": "../other.safetensors"}}, "names the file ../other.safetensors, which is not in this"),
+        ({"weight_map": {"a": "../other.safetensors"}}, "lists the file ../other.safetensors, which is not in this"),
         ({"weight_map": {"a": "gone.safetensors"}}, "gone.safetensors: cannot be read (No such file"),
         ({"weight_map": {"a": "part.safetensors"}}, "lists the tensor a, which part.safetensors does not have"),
         ({"weight_map": 3}, "damaged: it does not list the file of each tensor"),
@@ -163,9 +163,7 @@ def test_a_pickle_that_would_run_code_is_refused_and_not_run(tmp_path: Path, zip
     torch.save(content, path, _use_new_zipfile_serialization=zipped)
     with pytest.raises(ModelError) as error:
         import_model(source, tmp_path / "ours")
-    told = (
-        "refused, since it holds more than tensors and could run code, or is damaged: convert it to model.safetensors"
-    )
+    told = "the file contains more than tensors and could run code, or is damaged: convert it to model.safetensors"
     assert str(error.value) == f"{path}: {told}"
     assert names(tmp_path) == ["theirs"]
 
@@ -193,14 +191,14 @@ def test_a_pickle_of_other_things_than_tensors_is_refused(tmp_path: Path) -> Non
 def test_damaged_vocabularies_of_other_families(tmp_path: Path) -> None:
     marian = save_marian(tmp_path / "marian")
     (marian / "vocab.json").write_text('{"a": 0}')
-    with pytest.raises(ModelError, match=r"vocab\.json: has no piece <unk>"):
+    with pytest.raises(ModelError, match=r"vocab\.json: there is no piece <unk>"):
         import_model(marian, tmp_path / "ours")
     (marian / "source.spm").write_bytes(b"\x0a\xff\xff")
     with pytest.raises(ModelError, match=r"source\.spm: damaged: not a SentencePiece model"):
         import_model(marian, tmp_path / "ours")
     gpt2 = save_gpt2(tmp_path / "gpt2")
     (gpt2 / "merges.txt").write_text("#version: 0.2\nxx yy\n")
-    with pytest.raises(ModelError, match=r"merges\.txt: damaged, or not of vocab\.json"):
+    with pytest.raises(ModelError, match=r"merges\.txt: damaged, or does not belong to vocab\.json"):
         import_model(gpt2, tmp_path / "ours")
     (gpt2 / "vocab.json").write_text('{"a": "b"}')
     with pytest.raises(ModelError, match=r"vocab\.json: damaged: not a table of pieces"):

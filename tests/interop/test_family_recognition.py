@@ -41,9 +41,7 @@ def test_a_config_without_model_type(tmp_path: Path, family: str, classes: bool)
     before = import_model(source, tmp_path / "whole")
     config(model_type=None, **({} if classes else {"architectures": None}))(source)
     if not classes and family in ("llama", "marian"):  # which never came without
-        with pytest.raises(
-            ModelError, match="has no model_type, and its layout does not show the family: Regard reads"
-        ):
+        with pytest.raises(ModelError, match="the model_type is missing and cannot be inferred: Regard supports"):
             import_model(source, tmp_path / "ours")
         return
     by = "architectures" if classes else "its keys and the names of its weights"
@@ -140,7 +138,7 @@ KINDS = {
     "html": "a web page: the download failed",
     "text": "a text file, not a model",
     "empty": "an empty file",
-    "noise": "not a model that Regard can import: give a Hugging Face folder or a llama2.c file",
+    "noise": "not a model that Regard can import: pass a Hugging Face folder or a llama2.c file",
 }
 
 
@@ -266,7 +264,7 @@ def test_import_says_what_a_folder_is(tmp_path: Path, kind: str) -> None:
 
 def test_a_model_of_regard_need_not_be_imported(tmp_path: Path) -> None:
     model = write_model(tmp_path / "model", settings_of("write"))
-    with pytest.raises(ModelError, match="is a Regard model already: use it as it is"):
+    with pytest.raises(ModelError, match="is already a Regard model: use it without importing it"):
         import_model(model, tmp_path / "ours")
 
 

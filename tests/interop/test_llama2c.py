@@ -123,12 +123,12 @@ def test_the_vocabulary_may_be_a_folder_or_a_tokenizer_json(tmp_path: Path) -> N
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     model, tokenizer, _ = save(tmp_path)
     whole, output = model.read_bytes(), tmp_path / "ours"
-    with pytest.raises(InputError, match="name it with --tokenizer"):
+    with pytest.raises(InputError, match="specify it with --tokenizer"):
         import_model(model, None, output)
     for content, told in (
         (b"abc", "a text file, not a model"),
         (b"", "an empty file"),
-        (b"ab\0", "not a model that Regard can import: give a Hugging Face folder or a llama2.c file"),
+        (b"ab\0", "not a model that Regard can import: pass a Hugging Face folder or a llama2.c file"),
         (whole[:-4], "damaged: .* bytes instead of"),
         (whole + b"\0", "damaged: .* bytes instead of"),
         (struct.pack("<7i", -1, 1, 1, 1, 1, 1, 1) + whole, "not a model that Regard can import"),

@@ -204,7 +204,7 @@ def test_two_output_tables_that_differ_are_kept_apart(tmp_path: Path) -> None:
     config = json.loads((source / "config.json").read_text())
     (source / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
     (note,) = import_model(source, tmp_path / "noted")
-    assert note.endswith("although the file says that they are tied: both are kept")
+    assert note.endswith("although they should be tied: both are kept")
 
 
 # sentence-transformers
@@ -234,7 +234,7 @@ def test_sentence_models_pool_as_their_files_say(tmp_path: Path, mean: bool) -> 
     pooling = {"pooling_mode_cls_token": not mean, "pooling_mode_mean_tokens": mean, "pooling_mode_max_tokens": False}
     source = sentences(tmp_path / "theirs", pooling, normalize=mean)
     (note,) = import_model(source, tmp_path / "ours")
-    assert note == "sentence-transformers cuts texts after 32 tokens, Regard at the model's maximum length"
+    assert note == "sentence-transformers truncates texts to 32 tokens, but Regard to the maximum length of the model"
     embedder, tokenizer = load(tmp_path / "ours", "cpu"), their_tokenizer(source)
     assert isinstance(embedder, Embedder)
     given = tokenizer(TEXTS, padding=True, return_tensors="pt")
@@ -250,11 +250,11 @@ def test_sentence_models_pool_as_their_files_say(tmp_path: Path, mean: bool) -> 
 
 def test_sentence_models_with_other_steps_are_refused(tmp_path: Path) -> None:
     source = sentences(tmp_path / "theirs", {"pooling_mode_max_tokens": True})
-    with pytest.raises(ModelError, match="pools by max_tokens: Regard supports the mean or the first position"):
+    with pytest.raises(ModelError, match="the pooling is max_tokens, but Regard supports only the mean and"):
         import_model(source, tmp_path / "ours")
     modules = json.loads((source / "modules.json").read_text())
     (source / "modules.json").write_text(json.dumps([*modules, {"type": "x.Dense", "path": "3_Dense"}]))
-    with pytest.raises(ModelError, match="has a module Dense, which Regard does not support"):
+    with pytest.raises(ModelError, match="Regard does not support the module Dense"):
         import_model(source, tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
 

@@ -155,14 +155,14 @@ def test_quirks_of_published_files(tmp_path: Path) -> None:
         assert (tmp_path / "plain" / name).read_bytes() == (tmp_path / "old" / name).read_bytes()
     tensors["model.encoder.embed_positions.weight"] = torch.randn(64, 16)
     save_file(tensors, source / "model.safetensors")
-    with pytest.raises(ModelError, match="is not Marian's table of sinus"):
+    with pytest.raises(ModelError, match="does not contain the sinusoidal positions of Marian"):
         import_model(source, tmp_path / "odd")
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"decoder_ffn_dim": 48}, "decoder_ffn_dim is 48: Regard has it equal in encoder and decoder"),
+        ({"decoder_ffn_dim": 48}, "decoder_ffn_dim is 48: Regard needs the same value as in the encoder"),
         ({"decoder_attention_heads": 2}, "decoder_attention_heads is 2"),
         ({"normalize_before": True}, "normalize_before is True: Regard reads Marian models with post-norm only"),
         ({"activation_function": "mish"}, "activation_function is 'mish', which Regard does not support"),

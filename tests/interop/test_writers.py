@@ -165,7 +165,7 @@ def test_llama_of_other_shapes(tmp_path: Path, options: dict[str, Any]) -> None:
 
 def test_mistral(tmp_path: Path) -> None:
     check(save_llama(tmp_path / "a", mistral=True, sliding_window=None), tmp_path / "a", "MistralForCausalLM", [0, 1])
-    notes = ["attends to at most 32 earlier tokens (sliding_window): texts are cut to that length"]
+    notes = ["the model attends to at most 32 earlier tokens (sliding_window): texts are truncated accordingly"]
     assert import_model(save_llama(tmp_path / "b", mistral=True, sliding_window=32), tmp_path / "c") == notes
     assert read_folder(tmp_path / "c").settings.model.max_length == 32
 
@@ -186,9 +186,9 @@ def test_llama_with_the_vocabulary_of_gpt2(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, r"rotary positions are scaled \(linear\)"),
-        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, r"rotary positions are scaled \(llama3\)"),
-        ({"attention_bias": True}, "mlp_bias is False: Regard has a bias in all linear layers or in none"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, r"scaled rotary positions \(linear\)"),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, r"scaled rotary positions \(llama3\)"),
+        ({"attention_bias": True}, "mlp_bias is False: Regard supports a bias in all linear layers or in none"),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu': Regard gates with silu alone"),
     ],
 )

@@ -94,7 +94,7 @@ def pickled_model(folder: Path, payload: object, name: str = "pytorch_model.bin"
 def refuse_pickle(folder: Path, *, zipped: bool = True, function: Callable[..., Any] = Path.touch) -> None:
     """A pickle that calls a function is rejected, and the function is not called."""
     source = pickled_model(folder, Call(function, folder / "called"), zipped=zipped)
-    refused(source, folder / "ours", "holds more than tensors and could run code")
+    refused(source, folder / "ours", "contains more than tensors and could run code")
     assert not (folder / "called").exists()
 
 

@@ -457,7 +457,7 @@ def test_a_request_of_an_older_version_is_read() -> None:
     ("content", "name", "error", "message"),
     [
         (b"\n \n", "mono.back", DataError, r"no usable sentences in .*mono.back: 2 left out: blank"),
-        (b"", "mono.back", DataError, "there is no line in it"),
+        (b"", "mono.back", DataError, "the files are empty"),
         (b"eins\nf\xfcnf\n", "mono.back", DataError, r"mono.back:2: byte 2 of the line \(0xFC\) is not UTF-8"),
         (
             b"a\tb\n",

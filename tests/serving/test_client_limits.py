@@ -431,7 +431,7 @@ def test_a_bug_is_answered_with_500_and_the_server_goes_on() -> None:
     app = create_app(models)
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
         answer = client.post("/translate", json=QUESTION)
-        assert (answer.status_code, answer.json()) == (500, {"error": "The server made a mistake"})
+        assert (answer.status_code, answer.json()) == (500, {"error": "Internal server error"})
         models.queue(EN_DE).error = None
         assert client.post("/translate", json=QUESTION).status_code == 200
     assert models.closed

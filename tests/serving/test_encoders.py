@@ -118,7 +118,7 @@ def test_clients_share_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     ("path", "body", "status", "reason"),
     [
         ("fill-mask", {"inputs": "A dog"}, 400, "there is no gap in the text"),
-        ("fill-mask", {"inputs": "[MASK] " * 300}, 400, "inputs: at most 1000 fillings"),
+        ("fill-mask", {"inputs": "[MASK] " * 300}, 400, "inputs: at most 1000 tokens"),
         ("fill-mask", {"inputs": f"[MASK] {'dog ' * 30}"}, 400, "tokens, but this model reads at most"),
         ("fill-mask", {"inputs": []}, 400, "inputs: "),
         ("fill-mask", {}, 400, "inputs: is missing"),
@@ -144,10 +144,10 @@ def test_mistakes_are_refused_with_a_reason(path: str, body: Any, status: int, r
 def test_a_model_is_named_only_where_there_are_several() -> None:
     with client_of({"bert": FILLER, "other": FILLER}) as client:
         answer = client.post("/fill-mask", json={"inputs": GAP})
-        assert (answer.status_code, answer.json()["error"]) == (400, "model: name one of bert, other")
+        assert (answer.status_code, answer.json()["error"]) == (400, "model: specify one of bert, other")
         assert client.post("/fill-mask", json={"inputs": GAP, "model": "other"}).status_code == 200
         answer = client.post("/text-classification", json={"inputs": "A dog"})
-        assert (answer.status_code, answer.json()["error"]) == (404, "No model here was trained to classify")
+        assert (answer.status_code, answer.json()["error"]) == (404, "This server has no model to classify")
 
 
 def test_an_answer_has_a_deadline() -> None:

@@ -88,15 +88,15 @@ def test_folders_are_served_by_their_tasks(folders: dict[str, Path]) -> None:
 
 
 def test_models_that_cannot_be_served_are_refused_at_once(folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="name the model folders"):
+    with pytest.raises(InputError, match="pass the model folders"):
         Models.load([])
     with pytest.raises(ModelError, match="no such folder"):
         Models.load([folders["en-de"], tmp_path / "nothing"])
     with pytest.raises(InputError, match="also named gpt"):
         Models.load([folders["gpt"], folders["gpt"]])
-    with pytest.raises(InputError, match="both translate en → de: serve one of them"):
+    with pytest.raises(InputError, match="both translate en → de: serve only one of them"):
         Models.load([folders["en-de"], Path(shutil.copytree(folders["en-de"], tmp_path / "again"))])
-    with pytest.raises(ModelError, match="names no languages"):
+    with pytest.raises(ModelError, match="the languages are unknown"):
         Models.load([folders["nameless"]])
 
 

@@ -276,25 +276,25 @@ def test_files_that_nobody_uses_and_directions_that_no_file_has_are_refused(tmp_
     en, de, fr, es = write(tmp_path, a__en="one\n", a__de="eins\n", a__fr="un\n", a__es="uno\n")
     assert "no pairs for the direction en-fr in" in refusal([en, de])
     message = refusal([en, de, fr, es])
-    assert message.startswith(f"{es}: is in none of the directions en-de, en-fr, de-en, fr-en")
-    assert refusal([en, en, de, fr]).startswith(f"{en}: is in none")  # the second en begins a new set
+    assert message.startswith(f"{es}: none of the directions en-de, en-fr, de-en, fr-en")
+    assert refusal([en, en, de, fr]).startswith(f"{en}: none of")  # the second en begins a new set
     (table,) = write(tmp_path, t__tsv="one\teins\n")
     assert "no pairs for the direction en-de" in refusal([table])
 
 
 def test_faults_of_tables_and_objects_are_told_with_their_place(tmp_path: Path) -> None:
     for content, complaint in (
-        ("a dog\tein Hund\n", ":1: its first line must name the languages"),
-        ("en\ten\n", ":1: its first line must name"),
-        ("", ":1: its first line must name"),
+        ("a dog\tein Hund\n", ":1: the first line must name the languages"),
+        ("en\ten\n", ":1: the first line must name"),
+        ("", ":1: the first line must name"),
         ("en\tde\none\teins\tx\n", ":2: 3 columns, but the first line has 2"),
     ):
         (path,) = write(tmp_path, t__tsv=content)
         assert refusal([path], DataSettings(directions=("en-de",))).startswith(f"{path}{complaint}")
     for content, complaint in (
-        ('{"en": 3, "de": "drei"}', ":1: a JSON int under en instead of text"),
+        ('{"en": 3, "de": "drei"}', ":1: expected a text under en, not int"),
         ('{"en": "\\ud800", "de": "x"}', ":1: a lone surrogate"),
-        ("[]", ":1: a JSON list instead of an object"),
+        ("[]", ":1: expected a JSON object, not list"),
     ):
         (path,) = write(tmp_path, t__jsonl=content)
         assert refusal([path]).startswith(f"{path}{complaint}")

@@ -312,7 +312,7 @@ def test_suspicious_pairs_are_reported_and_used(tmp_path: Path) -> None:
     events = list(train([path], tmp_path / "run", overrides={**SMALL, "training.steps": 1}))
     notes = [e.text for e in events if isinstance(e, Note)]
     assert "train: 40 pairs read, 40 kept" in notes
-    assert f"train: to review (regard check {path} shows more): placeholders differ: 40" in notes
+    assert f"train: to review (regard check {path} shows details): placeholders differ: 40" in notes
 
 
 @pytest.mark.parametrize(("value", "resumes"), [(0.0, True), (3.0, False)])

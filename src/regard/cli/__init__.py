@@ -1,4 +1,4 @@
-"""The command `regard`: each verb is a module that parses its flags and calls the public functions."""
+"""The command `regard`: each verb is a module that parses its flags and calls the public functions of the package."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VERBS = (
     *(train, plan, check, translate, write, encoder_verbs, evaluate, look, serve),
     *(import_export, make_shortlist, serving_benchmark, info, run_demo),
 )
-"""The modules of the verbs, in the order of `regard --help`."""
+"""Modules that define the verbs, in the order in which `regard --help` lists them."""
 
 EPILOG = """first steps:
   regard demo                                 train a small translator in minutes
@@ -50,10 +50,10 @@ regard VERB --help describes each verb."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code; a mistake of the user is one line on standard error and code 2."""
+    """Runs a command and returns its exit code. A user error prints one line on standard error and returns 2."""
     parser = build_parser()
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # the output has the encoding of the input
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # like the input
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]
@@ -70,14 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except RegardError as error:
         print(f"regard: {' '.join(str(error).split())}", file=sys.stderr)
-        if error.page and sys.stderr.isatty():  # for a person; a log needs only the first line
+        if error.page and sys.stderr.isatty():  # a log file needs only the first line
             print(f"  more about this: docs/{error.page}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader of the output has gone, as in `regard translate ... | head`
+    except BrokenPipeError:  # the reader closed the pipe, as in `regard translate ... | head`
         _discard_output()
         return 0
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # for example a text instead of a file
+        if error.errno == errno.ENAMETOOLONG:  # for example, a sentence was passed instead of a file name
             print(f"regard: {error.filename}: no such file or folder ({error.strerror})", file=sys.stderr)
             return 2
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
@@ -92,12 +92,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """Sends the rest of the output to nowhere, because Python would fail to flush it at exit."""
+    """Redirects standard output to the null device, because Python would fail to flush it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def build_parser() -> Parser:
-    """Builds the parser of the command with all its verbs."""
+    """Builds the parser for the command `regard` with all its verbs."""
     about = "A Transformer that you train on your own text, run anywhere, and look into."
     parser = Parser(prog="regard", description=about, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"regard {regard.__version__}")

@@ -1,4 +1,4 @@
-"""The command-line parser: flags may be anywhere on the line, and a mistake gives one line with a suggestion."""
+"""The command-line parser: flags may appear anywhere on the line, and an error is one line with a suggestion."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any, NoReturn
 
 from regard.errors import InputError, SettingsError
 
-NEGATIVE_NUMBER = r"-\d+|-\d*\.\d+"  # argparse reads such a word as an argument, not as a flag
+NEGATIVE_NUMBER = r"-\d+|-\d*\.\d+"  # argparse treats negative numbers as arguments, not as flags
 SIMILAR = 0.75
-"""Similarity of two flags from which one is suggested instead of the other."""
+"""Minimum similarity (0 to 1) between an unknown flag and a known one that the error message suggests."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of the command or of one verb; it raises `RegardError` instead of printing its usage."""
+    """Parses the command line of `regard` or of one verb; raises `RegardError` instead of printing the usage."""
 
     flags_only = False
-    refused: Mapping[str, str] = {}  # flags of other verbs that this one refuses, each with the message
+    rejected_flags: Mapping[str, str] = {}  # flags of other verbs, each with the error message if it is used here
 
     def __init__(self, *, run: Callable[[argparse.Namespace], int] | None = None, **options: Any) -> None:
         super().__init__(formatter_class=_HelpFormatter, allow_abbrev=False, **options)
@@ -31,9 +31,9 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message}: see {self.prog} --help")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parses the flags of a verb first and then its arguments, so flags may be between arguments.
+        """Parses all flags first and then the positional arguments, so that flags may stand between arguments.
 
-        Every word after `--` is an argument.
+        Every word after `--` is a positional argument.
         """
         if args is None or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
@@ -50,23 +50,23 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args([*arguments, *words[end:]], namespace)
 
     def require_known(self, words: Sequence[str]) -> None:
-        """Refuses the first word that looks like a flag; the parser knows none of these words."""
+        """Raises an error if one of these unparsed words looks like a flag."""
         for word in words:
             if word.startswith("-") and len(word) > 1 and " " not in word and not re.fullmatch(NEGATIVE_NUMBER, word):
                 raise self.unknown_flag(word)
 
     def unknown_flag(self, word: str) -> SettingsError:
-        """Returns an error that suggests known flags similar to the unknown one."""
+        """Returns an error that suggests known flags with a similar name."""
         name = word.split("=")[0]
-        if name in self.refused:
-            return SettingsError(self.refused[name])
+        if name in self.rejected_flags:
+            return SettingsError(self.rejected_flags[name])
         similar = self.similar_flags(name)
         hint = f"; did you mean {' or '.join(similar)}?" if similar else f": see {self.prog} --help"
         kind = "setting" if "." in name and name.startswith("--") else "option"
         return SettingsError(f"unknown {kind} {name}{hint}")
 
     def similar_flags(self, name: str) -> list[str]:
-        """Returns flags with the same end (--training.steps for --steps) or beginning, or the most similar one."""
+        """Returns flags with the same ending (--training.steps for --steps) or beginning, or the most similar flag."""
         flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
         if same := [flag for flag in flags if _last_part(flag) == _last_part(name)]:
             return same[:3]
@@ -94,26 +94,26 @@ class Parser(argparse.ArgumentParser):
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Fills the paragraphs of descriptions, but keeps the lines of tables and examples."""
+    """Wraps the paragraphs of descriptions, but keeps the line breaks of tables and examples."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=32)
 
     def add_usage(self, usage: Any, actions: Iterable[argparse.Action], groups: Any, prefix: Any = None) -> None:
-        """Abbreviates all settings to one flag: a hundred of them would hide the others."""
+        """Shows all settings as one flag, --SETTING, because a hundred of them would hide the other flags."""
         shown = [action for action in actions if not _is_setting(action)]
         if len(shown) < len(list(actions)):
             shown.append(argparse.Action(["--SETTING"], "", metavar="VALUE"))
         super().add_usage(usage, shown, groups, prefix)
 
     def add_argument(self, action: argparse.Action) -> None:
-        """Prints long verbs on the same line as their help."""
+        """Widens the column of verbs, so that long verbs stay on the same line as their help."""
         super().add_argument(action)
         if isinstance(action, argparse._SubParsersAction):
             self._action_max_length += self._indent_increment
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(text, width, break_on_hyphens=False)  # en-de and --flags stay on one line
+        return textwrap.wrap(text, width, break_on_hyphens=False)  # keeps en-de and --flags on one line
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = text.split("\n\n")
@@ -123,7 +123,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _is_setting(action: argparse.Action) -> bool:
-    """Reports whether an action is the flag of a setting, such as --model.width or --beam."""
+    """Reports whether a flag sets a setting, such as --model.width or --beam."""
     return action.dest.startswith("decoding.") or any("." in flag for flag in action.option_strings)
 
 

@@ -1,4 +1,4 @@
-"""regard check: reports what is wrong with a corpus, and writes the pairs without errors."""
+"""regard check: reports the faults of a corpus, and writes the pairs without errors."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ if TYPE_CHECKING:
 
     from regard.files.corpus_check import Examination, Finding, PairChunk
 
-DESCRIPTION = """Checks the pairs of FILES, in any form that regard train accepts, and reports how many pairs have each
-fault, and where the first of these pairs are. The exit code is 0 even if there are faults, unless --strict is given.
+DESCRIPTION = """Checks the pairs of FILES, in any form that regard train accepts. For each kind of fault, reports how
+many pairs have it and where the first of them are. The exit code is 0 even if there are faults, unless you pass
+--strict.
 
-  regard check train.en train.de                         a table for people; --json for programs
+  regard check train.en train.de                         print a table of the faults
   regard check train.en train.de --test test.en test.de  also report test sentences that are in the corpus
-  regard check train.tsv --fix -o clean.tsv              the same pairs without those that have errors
+  regard check train.tsv --fix -o clean.tsv              write the pairs that have no errors
 
---fix drops pairs with errors and keeps pairs with warnings. --drop treats more checks as errors, --keep treats more
-as warnings."""
+--fix drops pairs with errors and keeps pairs with warnings. Use --drop to treat a check as an error, and --keep to
+treat it as a warning."""
 
 LOG_WIDTH = 160
-"""Width of the lines of examples if the output is not a terminal."""
+"""Width of the examples in characters if the output is not a terminal."""
 COLOURS = {"error": "red", "warning": "yellow"}
 
 
@@ -46,11 +47,11 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--test", nargs="+", default=[], metavar="FILE", help="a test set; its sentences should not be in the corpus"
     )
-    parser.add_argument("--fix", action="store_true", help="write the pairs that have no errors")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the .tsv or .tsv.gz that --fix writes")
+    parser.add_argument("--fix", action="store_true", help="write the pairs that have no errors to -o FILE")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the .tsv or .tsv.gz file for --fix")
     parser.add_argument("--drop", default="", metavar="LIST", help="warnings to treat as errors, such as numbers,tags")
     parser.add_argument("--keep", default="", metavar="LIST", help="errors to treat as warnings, such as duplicate")
-    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    parser.add_argument("--json", action="store_true", help="print the report as a JSON object")
     parser.add_argument("--strict", action="store_true", help="exit with code 1 if there are errors")
     add_check(parser)
 
@@ -87,17 +88,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _require_fix_flags(arguments: argparse.Namespace, data: DataSettings) -> None:
-    """Refuses --fix without a suitable output."""
+    """Raises an error if --fix has no suitable output."""
     if bool(arguments.fix) != (arguments.output is not None):
-        raise InputError("--fix writes the pairs that pass to a file: give both, as in --fix -o clean.tsv")
+        raise InputError("--fix and -o must be used together, as in --fix -o clean.tsv")
     if arguments.fix and not arguments.output.name.removesuffix(".gz").endswith(".tsv"):
-        raise InputError(f"{arguments.output}: --fix writes tab-separated pairs: name it .tsv or .tsv.gz")
+        raise InputError(f"{arguments.output}: --fix writes tab-separated pairs: use the suffix .tsv or .tsv.gz")
     if arguments.fix and data.directions:
-        raise InputError("--fix writes pairs of one direction: give only its files, without --directions")
+        raise InputError("--fix works with one direction only: pass the files of that direction without --directions")
 
 
 def _corpus(names: list[str], data: DataSettings) -> tuple[list[Path], DataSettings]:
-    """Returns the files of the corpus, and its languages if the flags or the files name them."""
+    """Returns the files of the corpus, and the data settings with the languages of the flags or the files."""
     files = expand_paths(names, data)
     if data.directions:
         return files, data
@@ -108,7 +109,7 @@ def _corpus(names: list[str], data: DataSettings) -> tuple[list[Path], DataSetti
 
 
 def _checks_that_drop(arguments: argparse.Namespace) -> set[str]:
-    """Returns the names of the checks whose findings are errors."""
+    """Returns the names of the checks that count as errors, taking --drop and --keep into account."""
     from regard.files.pair_checks import CHECKS
 
     errors = {name for name, check in CHECKS.items() if check.severity == "error"}
@@ -118,7 +119,7 @@ def _checks_that_drop(arguments: argparse.Namespace) -> set[str]:
             raise InputError(f"unknown check {name!r}: the checks are {', '.join(CHECKS)}")
     for name in keep:
         if CHECKS[name].always:
-            raise InputError(f"--keep {name}: training always leaves out these pairs, so they cannot be kept")
+            raise InputError(f"--keep {name}: training always skips these pairs, so they cannot be kept")
     return (errors | drop) - keep
 
 
@@ -129,7 +130,7 @@ def _judge(result: Examination, bar: Progress) -> Iterator[PairChunk]:
 
 
 def _write(output: Path, chunks: Iterator[PairChunk], result: Examination) -> None:
-    """Writes the pairs that pass, all or none."""
+    """Writes the pairs without errors atomically."""
     from regard.atomic_files import write_atomically
 
     def write(path: Path) -> None:
@@ -138,13 +139,13 @@ def _write(output: Path, chunks: Iterator[PairChunk], result: Examination) -> No
             for chunk in chunks:
                 file.writelines(f"{source}\t{target}\n" for source, target in chunk.kept())
         if not result.kept:
-            raise DataError(f"no pair of {' and '.join(map(str, result.files))} passes: no file was written")
+            raise DataError(f"every pair of {' and '.join(map(str, result.files))} has an error: no file was written")
 
     write_atomically(output, write)
 
 
 def _summary(result: Examination, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the findings as an object for programs."""
+    """Returns the report as a JSON object."""
     checks = {
         name: {
             "count": finding.count,
@@ -164,7 +165,7 @@ def _summary(result: Examination, arguments: argparse.Namespace) -> dict[str, An
 
 
 def _print_report(result: Examination, output: Path | None) -> None:
-    """Prints each kind of fault with its count, its share and the first pairs that have it."""
+    """Prints each kind of fault with its count, its share of all pairs, and examples."""
     from rich.console import Console
     from rich.text import Text
 
@@ -197,7 +198,7 @@ def _print_report(result: Examination, output: Path | None) -> None:
 
 
 def _examples(name: str, finding: Finding, width: int) -> Iterator[str]:
-    """Yields a line with the place of each example and the difference, and another with its texts."""
+    """Yields two lines for each example: its place with the difference between its sides, and its texts."""
     from regard.files.pair_checks import unmatched_items
 
     for example in finding.examples:
@@ -210,6 +211,6 @@ def _examples(name: str, finding: Finding, width: int) -> Iterator[str]:
 
 
 def shorten(text: str, length: int) -> str:
-    """Returns the beginning of a text, with escapes for characters that are invisible."""
+    """Truncates a text to `length` characters and escapes invisible characters."""
     visible = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: length + 1])
     return visible if len(visible) <= length else visible[: length - 1] + "…"

@@ -1,4 +1,4 @@
-"""regard completion: prints a script that lets a shell complete verbs, flags and their values."""
+"""regard completion: prints a script with which a shell completes verbs, flags and their values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ABOUT = """Prints a completion script. Add it to the start-up files of your shel
 
 
 def add(verbs: Verbs, parser: Parser) -> None:
-    start, about = partial(run, verbs=verbs, parser=parser), "let your shell complete verbs and flags"
+    start, about = partial(run, verbs=verbs, parser=parser), "print a completion script for your shell"
     verb = verbs.add_parser("completion", help=about, description=ABOUT, run=start)
     verb.add_argument("shell", choices=("bash", "fish", "zsh"), help="the shell that will read the script")
 
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace, verbs: Verbs, parser: Parser) -> int:
 
     for choice in verbs._choices_actions:
         verb = verbs.choices[choice.dest]
-        verb.description = choice.help  # which a shell shows beside the verb, in one line
+        verb.description = choice.help  # the shell shows one line beside the verb
         for action in verb._actions:
             action.choices = action.choices or _list_values(action.metavar)
             if action.nargs != 0 and not action.choices:
@@ -35,6 +35,6 @@ def run(arguments: argparse.Namespace, verbs: Verbs, parser: Parser) -> int:
 
 
 def _list_values(metavar: object) -> list[str] | None:
-    """Returns the values in a metavar such as {true,false}; the parser itself accepts any text for these flags."""
+    """Returns the values listed in a metavar such as {true,false}, or None if it lists none."""
     is_list = isinstance(metavar, str) and metavar.startswith("{")
     return str(metavar).strip("{}").split(",") if is_list else None

@@ -1,4 +1,4 @@
-"""regard fill, classify and embed: the verbs that use encoders."""
+"""regard fill, classify and embed: the verbs for encoder models."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from regard.decoding.fill_classify_embed import Classifier, Embedder, Text
 
 WINDOW = 2000
-"""Texts that are held in memory and sorted by length together."""
+"""Number of texts that are held in memory and sorted by length at a time."""
 
 FILL = 'Fills each gap in TEXT, as in: regard fill runs/bert "Paris is the [MASK] of France."'
-CLASSIFY = """Labels each line of FILE or of standard input. A model that was trained on pairs of texts expects two
-texts with a tab between them. A model that was trained to label words labels each word; spaces separate words."""
-EMBED = """Turns each line of FILE or of standard input into a vector. With -o vectors.npy, writes an array; with -o
-vectors.jsonl or without -o, writes a JSON object per line. With --nearest TEXT, prints the most similar
-lines."""
+CLASSIFY = """Labels each line of FILE or standard input. A model trained on pairs of texts expects two texts per line,
+separated by a tab. A model trained to label words expects words separated by spaces, and labels each of them."""
+EMBED = """Turns each line of FILE or standard input into a vector. With -o vectors.npy, writes an array. With -o
+vectors.jsonl or without -o, writes a JSON object per line. With --nearest TEXT, prints the lines that are most similar
+to TEXT."""
 
 
 def add(verbs: Verbs) -> None:
     fill = verbs.add_parser("fill", help="fill the gaps in a text", description=FILL, run=_fill)
     fill.add_argument("model", metavar="MODEL", help="a model folder")
     fill.add_argument(
-        "text", nargs="?", metavar="TEXT", help="a text with [MASK] in it (default: each line of standard input)"
+        "text", nargs="?", metavar="TEXT", help="a text that contains [MASK] (default: each line of standard input)"
     )
     fill.add_argument(
         "--count", type=count, default=5, metavar="N", help="number of tokens to show for each gap (default: 5)"
@@ -46,7 +46,7 @@ def add(verbs: Verbs) -> None:
     classify.add_argument("model", metavar="MODEL", help="a model folder")
     file_help = "a text file with one text per line (default: standard input)"
     classify.add_argument("file", nargs="?", metavar="FILE", help=file_help)
-    classify.add_argument("--scores", action="store_true", help="print a tab and the probability after each label")
+    classify.add_argument("--scores", action="store_true", help="print the probability after each label and a tab")
 
     embed = verbs.add_parser(
         "embed", help="turn texts into vectors, or find similar texts", description=EMBED, run=_embed
@@ -60,7 +60,7 @@ def add(verbs: Verbs) -> None:
     embed.add_argument(
         "--count", type=count, default=5, metavar="N", help="number of lines that --nearest prints (default: 5)"
     )
-    text = "use the mean of all states, or the first state (default: the model's setting)"
+    text = "vector of a text: the mean of all hidden states, or the first one (default: the model's setting)"
     embed.add_argument("--pooling", choices=("mean", "first"), help=text)
     text = "scale vectors to length 1 (default: the model's setting)"
     embed.add_argument("--normalize", choices=("true", "false"), help=text)
@@ -129,9 +129,9 @@ def _embed(arguments: argparse.Namespace) -> int:
     _require_texts(arguments.file)
     require_output(arguments.output, [arguments.file, arguments.model])
     if arguments.output and arguments.nearest is not None:
-        raise InputError("--nearest prints the nearest lines: it cannot be combined with -o")
+        raise InputError("--nearest prints lines instead of vectors: it cannot be combined with -o")
     if arguments.output and arguments.output.suffix not in (".npy", ".jsonl"):
-        raise InputError(f"{arguments.output}: write vectors to a .npy or a .jsonl file")
+        raise InputError(f"{arguments.output}: unknown format: write vectors to a .npy or .jsonl file")
     embedder = load_as(Embedder, arguments.model, arguments.device)
     options: dict[str, Any] = {"pooling": arguments.pooling}
     if arguments.normalize:
@@ -153,7 +153,7 @@ def _embed(arguments: argparse.Namespace) -> int:
 
 
 def _vectors(embedder: Embedder, lines: Iterator[str], options: dict[str, Any]) -> Iterator[tuple[list[str], Any]]:
-    """Yields windows of lines with their vectors."""
+    """Yields lists of lines with their vectors."""
     while window := list(islice(lines, WINDOW)):
         _warn_of_length(embedder, window)
         yield window, embedder.embed(window, **options)
@@ -177,7 +177,7 @@ def _write_array(path: Path, windows: Iterable[tuple[list[str], Any]], embedder:
 def _print_nearest(embedder: Embedder, arguments: argparse.Namespace) -> int:
     numbered = [(number, line) for number, line in enumerate(_lines(arguments.file), 1) if line.strip()]
     if not numbered:
-        raise InputError("there is no text to search")
+        raise InputError("there is no text to search: every line is empty")
     vectors = embedder.embed([line for _, line in numbered], pooling=arguments.pooling)
     for place, cosine in embedder.nearest(arguments.nearest, vectors, arguments.count, pooling=arguments.pooling):
         number, line = numbered[place]
@@ -189,10 +189,10 @@ def _print_nearest(embedder: Embedder, arguments: argparse.Namespace) -> int:
 
 
 def _require_texts(name: str | None, *accepted: str) -> None:
-    """Refuses a file that does not have one text per line, before a model is loaded."""
+    """Raises an error, before a model is loaded, if a file does not have one text per line."""
     path = as_path(name or "-")
     if name not in (None, "-") and suffix(path) not in accepted:
-        advice = "give a file with one text per line; to read this one as it is, use standard input (< FILE)"
+        advice = "pass a file with one text per line; to read this file as plain text, use standard input (< FILE)"
         require_plain(path, advice)
 
 
@@ -202,7 +202,7 @@ def _lines(name: str | None) -> Iterator[str]:
 
 
 def _warn_of_length(encoder: Classifier | Embedder, texts: Iterable[Text]) -> None:
-    """Reports how many texts are truncated."""
+    """Prints how many texts are truncated."""
     if count := sum(row.shortened for row in encoder.rows(texts)):
         longest = encoder.settings.model.max_length
         message = f"{count:,} texts are longer than {longest:,} tokens: only the beginning of each is read"

@@ -1,4 +1,4 @@
-"""regard evaluate: scores translations, of a model or in a file, and models for the other tasks."""
+"""regard evaluate: scores the translations of a model or in a file, and models for other tasks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from regard.settings import DataSettings
 if TYPE_CHECKING:
     from regard.files.formats.running_text import DocumentPart
 
-DESCRIPTION = """Measures a translator by BLEU, chrF and TER (sacrebleu, with signatures and 95 % bootstrap confidence
-intervals); a model that writes by perplexity and nats per character of text files; a classifier by accuracy, F1 and a
-table of its confusions on labelled files.
+DESCRIPTION = """Measures a model on a test set. For a translator, prints BLEU, chrF and TER (sacrebleu, with signatures
+and 95 % bootstrap confidence intervals). For a model that writes, prints the perplexity and nats per character of text
+files. For a classifier, prints accuracy, F1 and the confusion matrix on labelled files.
 
   regard evaluate MODEL test.en test.de                  translate and score (also one .tsv or .jsonl)
   regard evaluate MODEL test.en test.de --to de          one direction of a multilingual model
@@ -38,18 +38,19 @@ def add(verbs: flags.Verbs) -> None:
     parser = verbs.add_parser("evaluate", help="measure a model, or compare two", description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("files", nargs="+", metavar="FILES", help="MODEL and a test set; with --hypotheses, the references")
-    add("--hypotheses", type=Path, metavar="FILE", help="score these translations instead of a model's")
-    add("--baseline", metavar="FILE", help="a file of translations, or a model folder, to compare with")
-    add("-o", "--output", type=Path, metavar="FILE", help="save the translations in this file")
+    add("--hypotheses", type=Path, metavar="FILE", help="score the translations in FILE instead of a model")
+    add("--baseline", metavar="FILE", help="a file of translations or a model folder to compare with")
+    add("-o", "--output", type=Path, metavar="FILE", help="write the translations to this file")
     add("--lowercase", action="store_true", help="ignore case")
-    add("--tokenize", metavar="NAME", help="tokenizer of sacrebleu: 13a, none, zh, char, ... (default: by language)")
+    text = "sacrebleu tokenizer: 13a, none, zh, char, ... (default: chosen by the language)"
+    add("--tokenize", metavar="NAME", help=text)
     add("--language", default="", metavar="CODE", help="language of the references (default: the model's target)")
     add(
         "--resamples",
         type=int,
         default=1000,
         metavar="N",
-        help="bootstrap samples; 0: no confidence intervals (default: 1000)",
+        help="number of bootstrap samples; 0: no confidence intervals (default: 1000)",
     )
     add("--json", action="store_true", help="print the scores as a JSON object")
     flags.add_translating(parser)
@@ -93,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _task(arguments: argparse.Namespace) -> str:
-    """Returns the task of the model; translations in a file have the task of a translator."""
+    """Returns the task of the model; for translations in a file, "translate"."""
     from regard.model_folder import SETTINGS, read_settings
 
     path = Path(arguments.files[0])
@@ -101,7 +102,7 @@ def _task(arguments: argparse.Namespace) -> str:
 
 
 def _require_output(arguments: argparse.Namespace) -> None:
-    """Refuses an output that cannot be written, or that is an input."""
+    """Raises an error if the output cannot be written, or is also an input."""
     first, *others = [arguments.hypotheses, *arguments.files] if arguments.hypotheses else arguments.files
     if arguments.output is not None:
         inputs = [first, *(others if arguments.hypotheses else expand_paths(others))]
@@ -109,7 +110,7 @@ def _require_output(arguments: argparse.Namespace) -> None:
 
 
 def _test_set(arguments: argparse.Namespace) -> tuple[list[str], list[str], str]:
-    """Returns all sources and references of the test set, and the language of the references."""
+    """Returns the sources and references of the test set, and the language of the references."""
     if arguments.hypotheses:
         references = read_text(Path(arguments.files[-1]))
         sources = read_text(Path(arguments.files[0])) if len(arguments.files) > 1 else []
@@ -119,7 +120,7 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[str], list[str], str]
     from regard.model_folder import check_folder, read_settings
 
     if len(arguments.files) < 2:
-        raise InputError("give a model and a test set (two files, one .tsv or one .jsonl), or --hypotheses")
+        raise InputError("pass a model and a test set (two files, one .tsv or one .jsonl), or use --hypotheses")
     path = Path(arguments.files[0])
     check_folder(path)
     data = _data_to_read(read_settings(path).data, arguments)
@@ -130,29 +131,28 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[str], list[str], str]
 
 
 def _data_to_read(data: DataSettings, arguments: argparse.Namespace) -> DataSettings:
-    """Returns the data settings of a model for the direction to measure."""
+    """Returns the data settings of a model with only the direction to measure."""
     from regard.tokens.language_directions import choose_direction
 
     direction = choose_direction(data, **flags.direction_options(arguments))
     if not data.directions:
         return data
     if not direction.source:
-        message = "which language is the source of the test set? Name it with --from beside --to"
-        raise InputError(f"{message} {direction.target}")
+        raise InputError(f"specify the source language of the test set: add --from LANGUAGE to --to {direction.target}")
     return replace(data, source=direction.source, target=direction.target, directions=(str(direction),))
 
 
 def _baseline(arguments: argparse.Namespace, sources: list[str], references: list[str]) -> list[str]:
-    """Returns the translations of the baseline; an empty list for a model, which translates later."""
+    """Returns the translations in the baseline file, or an empty list if the baseline is a model."""
     path = Path(arguments.baseline)
     if not path.is_dir():
         return _read_translations(path, references)
     if not sources:
-        raise InputError("to compare with a model, give the sources too: --hypotheses FILE SOURCES REFERENCES")
+        raise InputError("to compare with a model, pass the sources too: --hypotheses FILE SOURCES REFERENCES")
     from regard.model_folder import read_settings
 
     if (task := read_settings(path).task) != "translate":
-        raise InputError(f"{path}: has the task {task}: compare with a model that translates, or with translations")
+        raise InputError(f"{path}: is a model to {task}: compare with a translator or a file of translations")
     return []
 
 
@@ -160,12 +160,11 @@ def _read_translations(path: Path, references: list[str]) -> list[str]:
     lines = read_text(path)
     if len(lines) != len(references) or not lines:
         count = f"{len(lines):,} line{'' if len(lines) == 1 else 's'}"
-        raise InputError(f"{path}: {count}, but the test set has {len(references):,}")
+        raise InputError(f"{path}: has {count}, but the test set has {len(references):,}")
     return lines
 
 
 def _translate(folder: str, sources: list[str], arguments: argparse.Namespace) -> list[str]:
-    """Returns the translations of a model; shows a progress bar on a terminal."""
     from regard.cli.progress_display import show_sentences
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
@@ -177,22 +176,22 @@ def _translate(folder: str, sources: list[str], arguments: argparse.Namespace) -
 
 
 def _measure(arguments: argparse.Namespace, task: str) -> int:
-    """Measures a model that does not translate; refuses the flags for translators."""
+    """Measures a model that does not translate; raises an error if a flag for translators is used."""
     if arguments.source or arguments.target:
-        raise InputError(f"a model to {task} has no direction: leave out --from and --to")
-    refused = {"-o": arguments.output, "--baseline": arguments.baseline, "--lowercase": arguments.lowercase}
-    refused |= {"--tokenize": arguments.tokenize, "--language": arguments.language}
-    flags.refuse_flags(refused, f"is for translations: leave it out for a model to {task}")
+        raise InputError(f"a model to {task} has no direction: remove --from and --to")
+    rejected = {"-o": arguments.output, "--baseline": arguments.baseline, "--lowercase": arguments.lowercase}
+    rejected |= {"--tokenize": arguments.tokenize, "--language": arguments.language}
+    flags.reject_flags(rejected, f"works only with translators: remove it for a model to {task}")
     if len(arguments.files) < 2:
-        raise InputError("give a model and the files to measure it on")
+        raise InputError("pass a model and the files to measure it on")
     if task not in ("write", "classify"):
         card = Path(arguments.files[0]) / "card.md"
-        raise InputError(f"regard evaluate cannot measure a model to {task}: see {card} for the scores of its training")
+        raise InputError(f"regard evaluate cannot measure a model to {task}: its scores from training are in {card}")
     return _measure_writer(arguments) if task == "write" else _measure_classifier(arguments)
 
 
 def _measure_writer(arguments: argparse.Namespace) -> int:
-    """Prints the perplexity of text files; each document is scored by itself."""
+    """Prints the perplexity of text files; each document is scored separately."""
     from regard.decoding.model_loading import load_as
     from regard.decoding.writer import Writer, perplexity
     from regard.files.corpus_report import Report
@@ -202,7 +201,7 @@ def _measure_writer(arguments: argparse.Namespace) -> int:
     parts = read([as_path(name) for name in arguments.files[1:]], writer.settings.data, Report())
     texts = list(_join_parts(parts))
     if not texts:
-        raise InputError(f"{' and '.join(arguments.files[1:])}: there is no text to score")
+        raise InputError(f"{' and '.join(arguments.files[1:])}: no text to score")
     scores = [writer.score(text) for text in texts]
     surprise, tokens = sum(each.surprise for each in scores), sum(len(each.tokens) for each in scores)
     characters, window = sum(map(len, texts)), writer.settings.model.max_length
@@ -230,7 +229,7 @@ def _measure_writer(arguments: argparse.Namespace) -> int:
 
 
 def _join_parts(parts: Iterable[DocumentPart]) -> Iterator[str]:
-    """Joins the parts of each document."""
+    """Yields the whole text of each document."""
     texts: list[str] = []
     for part in parts:
         if part.begins and texts:
@@ -242,7 +241,7 @@ def _join_parts(parts: Iterable[DocumentPart]) -> Iterator[str]:
 
 
 def _measure_classifier(arguments: argparse.Namespace) -> int:
-    """Prints accuracy, F1 and confusions on labelled files."""
+    """Prints the accuracy, the F1 score and the confusion matrix on labelled files."""
     from regard.decoding.fill_classify_embed import Classifier
     from regard.decoding.model_loading import load_as
     from regard.evaluation.classification_scores import compare_labels

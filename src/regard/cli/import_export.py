@@ -1,4 +1,4 @@
-"""regard import, export and quantize: read models of other programs, and write models for them or smaller ones."""
+"""regard import, export and quantize: convert models from and to other formats, and reduce their size."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 
 from regard.cli.shared_flags import Verbs
 
-IMPORT = """Makes a model folder from a Hugging Face folder (BERT, RoBERTa, DistilBERT, GPT-2, Llama, Mistral, MarianMT,
-sentence-transformers) or from a llama2.c .bin file."""
-EXPORT = "Writes a model for Hugging Face Transformers, for CTranslate2 or as ONNX."
-QUANTIZE = """Writes a copy of a model with every matrix in int8 and a translator's token embeddings in 16 bits. The
-native engine computes with the integers; PyTorch converts them back to floating-point numbers."""
+IMPORT = """Converts a Hugging Face folder (BERT, RoBERTa, DistilBERT, GPT-2, Llama, Mistral, MarianMT or
+sentence-transformers) or a llama2.c .bin file to a model folder of Regard."""
+EXPORT = "Converts a model to the format of Hugging Face Transformers, CTranslate2 or ONNX."
+QUANTIZE = """Writes a smaller copy of a model: all matrices are stored in int8, and the token embeddings of a
+translator in 16 bits. The native engine computes with the integers, and PyTorch converts them back to floating-point
+numbers."""
 FORMATS = ("huggingface", "ctranslate2", "onnx")
 
 
@@ -20,7 +21,7 @@ def add(verbs: Verbs) -> None:
     parser = verbs.add_parser("import", help="import a model from another program", description=IMPORT, run=_import)
     parser.add_argument("source", type=Path, metavar="SOURCE", help="a folder with config.json, or a .bin file")
     _add_output(parser, "where to write the model", "model")
-    text = "the vocabulary, if SOURCE has none: a file (tokenizer.json, vocab.txt, .model or .bin) or its folder"
+    text = "the vocabulary, if SOURCE contains none: tokenizer.json, vocab.txt, a .model or .bin file, or its folder"
     parser.add_argument("--tokenizer", type=Path, metavar="PLACE", help=text)
 
     parser = verbs.add_parser("export", help="export a model for another program", description=EXPORT, run=_export)
@@ -35,7 +36,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _add_output(parser: argparse.ArgumentParser, text: str, content: str) -> None:
-    """Adds the flags of a verb that writes a folder: -o and --overwrite."""
+    """Adds the flags -o and --overwrite."""
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help=text)
     parser.add_argument("--overwrite", action="store_true", help=f"replace an existing {content} in FOLDER")
 

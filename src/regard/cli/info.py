@@ -1,4 +1,4 @@
-"""regard info describes a model folder or this machine; regard verify checks a model folder."""
+"""regard info and verify: describe a model folder or this machine, and check a model folder."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from regard.errors import InputError, ModelError
 from regard.untrusted_files import read_limited
 
 INFO = "Describes a model folder or, with --system, this machine and the installed libraries."
-VERIFY = """Checks a model folder: settings, tokenizer, names and shapes of the weights, finite numbers, and the
-SHA-256 of each file in manifest.json. Prints one line per fault; the exit code is then 2."""
+VERIFY = """Checks a model folder: the settings, the tokenizer, the names and shapes of the weights, that all weights
+are finite, and the SHA-256 of each file in manifest.json. Prints one line per fault and exits with code 2 if there are
+any."""
 
 
 def add(verbs: Verbs) -> None:
@@ -27,12 +28,12 @@ def add(verbs: Verbs) -> None:
     about = "check that a model folder is complete and unchanged"
     parser = verbs.add_parser("verify", help=about, description=VERIFY, run=_verify)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
-    parser.add_argument("--renew", action="store_true", help="write the manifest again, after you changed a file")
+    parser.add_argument("--renew", action="store_true", help="update the manifest after you have changed a file")
 
 
 def _info(arguments: argparse.Namespace) -> int:
     if not arguments.model and not arguments.system:
-        raise InputError("give a model folder, or --system")
+        raise InputError("pass a model folder, or use --system")
     if arguments.model:
         describe_model(Path(arguments.model))
     if arguments.system:
@@ -74,7 +75,7 @@ def describe_model(path: Path) -> None:
 
 
 def describe_system() -> None:
-    """Prints versions, devices and threads."""
+    """Prints the versions of the libraries, the devices and the number of threads."""
     print(f"regard {regard.__version__}, Python {platform.python_version()}, {platform.platform()}")
     for name in ("torch", "tokenizers", "safetensors", "sacrebleu", "numpy"):
         try:
@@ -110,5 +111,5 @@ def _verify(arguments: argparse.Namespace) -> int:
     if digests := read_manifest(model):
         print(f"{model}: complete; the manifest lists {', '.join(sorted(digests))}")
     else:
-        print(f"{model}: complete; it has no manifest, which regard verify --renew {model} writes")
+        print(f"{model}: complete, but without a manifest; regard verify --renew {model} writes one")
     return 0

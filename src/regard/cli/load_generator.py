@@ -1,7 +1,7 @@
-"""Clients that put load on a server, and compare each answer with the expected one.
+"""A load generator: clients that send requests to a server, and compare each answer with the expected one.
 
-They use plain sockets in one thread, and requests made beforehand: asyncio took half as much time again for a request,
-on processors that the server needs.
+It uses plain sockets in one thread and requests built in advance: with asyncio, a request took 50 % more processor
+time, which the server needs.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from typing import Any
 from urllib.parse import urlsplit
 
 PATIENCE = 60.0
-"""Seconds after which a missing answer counts as lost."""
+"""Timeout in seconds, after which a request counts as lost."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A request and its expected answer."""
+    """An HTTP request for one translation, and the expected translation."""
 
     request: bytes
-    answer: str | None = None  # None: the first answer that comes
+    answer: str | None = None  # None: the first answer received is taken as correct
 
 
 @dataclass
 class LoadReport:
-    """The results of the clients."""
+    """The results of a load test: response times, and counts of requests, answers and errors."""
 
     elapsed: float = 0.0
-    seconds: list[float] = field(default_factory=list)  # of each answer within this time
-    asked: int = 0
-    answered: int = 0  # correctly
-    wrong: int = 0  # with another text than expected
-    errors: Counter[str] = field(default_factory=Counter)  # statuses, and requests that were lost
-    refused: int = 0  # connections
+    seconds: list[float] = field(default_factory=list)  # response times of the answers that arrived in time
+    asked: int = 0  # number of requests sent
+    answered: int = 0  # number of correct answers
+    wrong: int = 0  # number of answers with an unexpected text
+    errors: Counter[str] = field(default_factory=Counter)  # counts by HTTP status, and of lost requests
+    refused: int = 0  # number of refused connections
 
     @property
     def rate(self) -> float:
-        """Answers per second."""
+        """The number of answers per second."""
         return len(self.seconds) / max(1e-9, self.elapsed)
 
     def quantile(self, share: float) -> float:
-        """Returns the milliseconds within which this share of requests was answered."""
+        """Returns a quantile of the response times in milliseconds; `share` is 0.99 for the 99th percentile."""
         ordered = sorted(self.seconds)
         return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
 def question(address: str, body: Mapping[str, Any], answer: str | None = None) -> Question:
-    """Returns a request for a translation as bytes."""
+    """Builds the HTTP request for a translation."""
     url, content = urlsplit(address), json.dumps(body).encode()
     head = f"POST {url.path.rstrip('/')}/translate HTTP/1.1\r\nHost: {url.netloc}\r\nAccept: application/json\r\n"
     kind = f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
@@ -61,7 +61,7 @@ def question(address: str, body: Mapping[str, Any], answer: str | None = None) -
 
 
 def load(address: str, questions: Sequence[Question], *, clients: int, seconds: float, seed: int = 0) -> LoadReport:
-    """Runs clients that each ask one question after another, until the time is over or no client can connect."""
+    """Runs clients that each send one request after another, until the time is up or no client can connect."""
     url, report, known = urlsplit(address), LoadReport(), dict[int, bytes]()
     target = url.hostname or "127.0.0.1", url.port or 80
     with selectors.DefaultSelector() as selector:
@@ -84,7 +84,7 @@ def load(address: str, questions: Sequence[Question], *, clients: int, seconds: 
 
 
 class _Client:
-    """One client, with a connection that it keeps as long as the server does."""
+    """One client; it reuses its connection until the server closes it."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _Client:
         self.number, self.started, self.data = 0, 0.0, b""
 
     def ask(self, selector: selectors.BaseSelector) -> bool:
-        """Sends the next question, on a new connection if necessary; returns False if the server is gone."""
+        """Sends the next request, on a new connection if necessary; returns False if it cannot connect."""
         try:
             if self.socket is None:
                 self.socket = socket.create_connection(self.target, timeout=PATIENCE)
@@ -136,7 +136,7 @@ class _Client:
         return now < end and self.ask(selector)
 
     def check(self, head: bytes, body: bytes, now: float, end: float) -> None:
-        """Counts an answer; one with the same bytes as a correct one is correct."""
+        """Counts an answer as correct, wrong or an error; a body equal to an earlier correct one is not parsed."""
         if now <= end:
             self.report.seconds.append(now - self.started)
         if not head.startswith(b"HTTP/1.1 200"):
@@ -163,6 +163,6 @@ class _Client:
 
 
 def length_of(head: bytes) -> int:
-    """Returns the number of bytes that follow the head of an answer."""
+    """Returns the Content-Length of a response, or 0 if it has none."""
     _, found, text = head.lower().partition(b"\r\ncontent-length:")
     return int(text.partition(b"\r\n")[0]) if found else 0

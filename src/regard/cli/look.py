@@ -1,4 +1,4 @@
-"""regard look: opens a model in the browser, or saves one run of it as a page."""
+"""regard look: opens a model in the browser, or saves one run of the model as a page."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 
     from regard.explorer.model_explorer import Explorer
 
-DESCRIPTION = """Opens a page in the browser, on which you type a sentence and see what the model computes. Without
-MODEL, shows a small model that comes with Regard. With -o, saves the run on --text as one page that needs no server."""
+DESCRIPTION = """Opens a page in the browser on which you type a sentence and see what the model computes. Without
+MODEL, shows a small model that comes with Regard. With -o, saves the page for one sentence (--text) as a file that
+needs no server."""
 
 
 def add(verbs: Verbs) -> None:
-    about = "look into a model in the browser: layers, heads, decoding"
+    about = "show in the browser what a model computes: layers, heads, decoding"
     parser = verbs.add_parser("look", help=about, description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("model", nargs="?", metavar="MODEL", help="a model folder")
-    add("--text", help="the sentence to look at (default: the model's first example)")
-    add("--target", help="the output to force, instead of what the model would write")
-    text = "language to translate into, for a multilingual model (default: that of its first direction)"
+    add("--text", help="the input sentence (default: the model's first example)")
+    add("--target", help="force the model to write this output")
+    text = "language to translate into, for a multilingual model (default: the target of its first direction)"
     add("--to", metavar="LANGUAGE", help=text)
-    text = "offer this lesson (Markdown) beside the views, and open it first; may be repeated"
+    text = "show this lesson (Markdown) beside the views and open it first; may be repeated"
     add("--lesson", type=Path, action="append", default=[], metavar="FILE", help=text)
-    text = "save the run as FILE: .html (a page), .json or .safetensors"
+    text = "save the run on --text as a .html (a page), .json or .safetensors file"
     add("-o", "--output", type=Path, metavar="FILE", help=text)
     add("--overwrite", action="store_true", help="replace an existing FILE")
     add_address(parser, 8321)
@@ -41,11 +42,11 @@ def add(verbs: Verbs) -> None:
 
 
 def add_address(parser: argparse.ArgumentParser, default: int) -> None:
-    """Adds the flags of the verbs that serve pages: --host and --port."""
+    """Adds the flags --host and --port."""
     parser.add_argument(
         "--host",
         default="127.0.0.1",
-        help="address to listen on (default: 127.0.0.1, which only this machine can reach)",
+        help="address to listen on (default: 127.0.0.1, accessible only from this machine)",
     )
     text = f"port to listen on; 0: any free port (default: {default})"
     parser.add_argument("--port", type=number(0, 65_535), default=default, help=text)
@@ -53,7 +54,7 @@ def add_address(parser: argparse.ArgumentParser, default: int) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.output is None and arguments.target is not None and arguments.text is None:
-        raise InputError("--target is the output for a --text: give both")
+        raise InputError("--target is the output for the sentence in --text: pass both flags")
     if arguments.output is not None:
         _require_output(arguments)
     from regard.explorer.lessons import read_lessons
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def open_model(path: str | None, device: str, to: str | None) -> Explorer:
-    """Opens a model folder in the explorer; the model that comes with Regard if there is no path."""
+    """Opens a model folder in the explorer, or the example model of Regard without a path."""
     from regard.explorer.model_explorer import Explorer
 
     if path is not None:
@@ -77,10 +78,10 @@ def open_model(path: str | None, device: str, to: str | None) -> Explorer:
 
 
 def _require_output(arguments: argparse.Namespace) -> None:
-    """Refuses an output of another format, one that exists, and one that cannot be written."""
+    """Raises an error if the output has an unknown format, exists already or cannot be written."""
     output: Path = arguments.output
     if output.suffix not in (".html", ".json", ".safetensors"):
-        raise InputError(f"{output}: save as .html (a page), .json or .safetensors")
+        raise InputError(f"{output}: unknown format: save as .html (a page), .json or .safetensors")
     if output.exists() and not arguments.overwrite:
         raise InputError(f"{output}: already exists: choose another name, or add --overwrite")
     require_output(output, [arguments.model] if arguments.model else [])
@@ -95,7 +96,7 @@ def _save(explorer: Explorer, arguments: argparse.Namespace) -> int:
         print(f"note: {warning}")
     print(f"{text}  ->  {trace.answer['text']}")
     if not trace.answer["finished"]:
-        print("note: the output reached the maximum length and was cut")
+        print("note: the output reached the maximum length and was truncated")
     hint = "; open it in any browser, no server needed" if output.suffix == ".html" else ""
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB{hint}")
     return 0
@@ -123,7 +124,7 @@ def _serve(explorer: Explorer, arguments: argparse.Namespace) -> int:
 
 
 def server_config(explorer: Explorer, hosts: list[str]) -> uvicorn.Config:
-    """Returns the settings of the explorer's server, which closes connections that send too slowly."""
+    """Returns the uvicorn settings of the explorer; its server closes connections that send too slowly."""
     import uvicorn
 
     from regard.explorer.http_api import create_app
@@ -140,5 +141,5 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         in_use = error.errno == errno.EADDRINUSE
-        hint = "another program uses this port: end it, or choose any free one with --port 0"
+        hint = "another program uses this port: stop it, or use any free port with --port 0"
         raise InputError(f"cannot listen on {host} port {port}: {hint if in_use else error.strerror}") from None

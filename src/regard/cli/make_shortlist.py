@@ -1,4 +1,4 @@
-"""regard shortlist: learns which tokens a translator needs for a sentence, for speed."""
+"""regard shortlist: speeds up a translator by learning the likely translations of each token."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from regard.cli.shared_flags import Verbs
 
 DESCRIPTION = """Learns from pairs which target tokens are likely translations of each source token, and stores them in
-the folder of the model. With --shortlist, regard translate, evaluate and serve then compute scores for a few hundred
-tokens per sentence instead of the whole vocabulary.
+the model folder. With --shortlist, regard translate, evaluate and serve then score only a few hundred tokens per
+sentence instead of the whole vocabulary.
 
   regard shortlist runs/en-de                        from the training data, if training/ is still in the folder
   regard shortlist runs/en-de train.en train.de      from these files
@@ -22,13 +22,14 @@ def add(verbs: Verbs) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
     text = "pairs, in any form that regard train accepts"
     parser.add_argument("files", nargs="*", type=Path, metavar="FILES", help=text)
-    parser.add_argument("--each", type=int, default=100, metavar="N", help="tokens per source token (default: 100)")
+    text = "number of target tokens per source token (default: 100)"
+    parser.add_argument("--each", type=int, default=100, metavar="N", help=text)
     parser.add_argument(
         "--common",
         type=int,
         default=100,
         metavar="N",
-        help="frequent tokens that are added for all sentences (default: 100)",
+        help="number of frequent target tokens added for every sentence (default: 100)",
     )
 
 

@@ -1,4 +1,4 @@
-"""Checks of output paths before any work: a command never overwrites its input, and each output can be written."""
+"""Checks of output paths before any work starts: outputs must be writable and must not overwrite inputs."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ SAVING_VERBS = ("train", "distill", "demo")
 
 
 def require_output(output: Path | str | None, inputs: Iterable[Path | str | None]) -> None:
-    """Refuses an output file that cannot be written, or that is an input; None as output is standard output.
+    """Raises an error if the output file cannot be written, or is also an input; None means standard output.
 
-    Among the inputs, None and "-" are standard input, and a folder is a model folder.
+    Among the inputs, None and "-" mean standard input, and a folder is a model folder.
     """
     if output is None:
         return
     path = Path(output)
     if not str(output):
-        raise InputError("-o is empty: name a file")
+        raise InputError("-o is empty: specify a file")
     if path.is_dir() or str(output).endswith(("/", os.sep)):
-        raise InputError(f"{output}: is a folder: name a file, as in -o {path / 'FILE'}")
+        raise InputError(f"{output}: is a folder: specify a file, as in -o {path / 'FILE'}")
     for name in inputs:
         if replaces(path, name):
-            raise InputError(f"{output}: this command reads this file and would overwrite it: name another file")
+            raise InputError(f"{output}: this command reads this file and would overwrite it: specify another file")
     require_writable(path)
 
 
 def replaces(output: Path, name: Path | str | None) -> bool:
-    """Reports whether writing `output` would replace an input file, under any name, or a part of a model folder."""
+    """Reports whether writing `output` would replace the input file `name` or a file of the model folder `name`."""
     from regard.model_folder import EVERYTHING
 
     if output.exists() and not output.is_file():  # a device or a pipe
@@ -46,7 +46,7 @@ def replaces(output: Path, name: Path | str | None) -> bool:
 
 
 def identity(name: Path | str | None) -> tuple[int, int] | None:
-    """Returns the device and inode of a file, which all its names share; None if it does not exist."""
+    """Returns the device and inode of a file, which are the same for all its names; None if it does not exist."""
     try:
         status = os.fstat(sys.stdin.fileno()) if name in (None, "-") else Path(str(name)).stat()
     except (OSError, ValueError):
@@ -55,19 +55,19 @@ def identity(name: Path | str | None) -> tuple[int, int] | None:
 
 
 def require_writable(output: Path) -> None:
-    """Refuses a path in a folder that cannot be written to."""
+    """Raises an error if the folder of the output is not writable."""
     if output.exists() and not output.is_file():
         return
     folder = next(each for each in output.absolute().parents if os.path.lexists(each))
     if not folder.is_dir():
         raise InputError(f"{output}: cannot be written: {folder} is not a folder")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{output}: cannot be written: you may not write into {folder}")
+        raise InputError(f"{output}: cannot be written: no write permission for {folder}")
 
 
 @contextmanager
 def report_outputs(arguments: argparse.Namespace) -> Iterator[None]:
-    """Reports the folders that a command creates for its output and, after Ctrl-C, the state of the output."""
+    """Prints which folder was created for the output and, after Ctrl-C, whether the output was written."""
     output, report = (getattr(arguments, name, None) for name in ("output", "report"))
     above = [folder for name in (output, report) if name for folder in Path(name).absolute().parents]
     missing = [folder for folder in sorted(set(above)) if not os.path.lexists(folder)]

@@ -1,4 +1,4 @@
-"""regard plan: estimates the time and memory of a training before it starts."""
+"""regard plan: estimates the time and memory of a training run before it starts."""
 
 from __future__ import annotations
 
@@ -22,43 +22,44 @@ if TYPE_CHECKING:
     from regard.preparation.corpus_sample import Sample
     from regard.preparation.cost_estimate import Estimate, Measured
 
-DESCRIPTION = """Estimates the cost of a training before it starts. It reports the parameters, operations and memory,
-and measures the speed of this machine in real steps on a sample of the corpus. From these it estimates the time and
-the memory of the whole training, here or on several devices. It leaves no files behind.
+DESCRIPTION = """Estimates the cost of a training run before it starts. The command counts parameters and operations,
+and measures the speed and memory of real training steps on a sample of the corpus. From these figures it estimates the
+time and memory of the whole run, on this machine or on several devices. It leaves no files behind.
 
-FILES are those of regard train (--task translate, write or fill). For a corpus that you do not have yet, give its
-size: --pairs 4000000 --tokens 200000000 (the tokens of both languages together)."""
+FILES are the same as for regard train (--task translate, write or fill). For a corpus that you do not have yet, pass
+its size: --pairs 4000000 --tokens 200000000 (the tokens of both languages together)."""
 
-ONE_DIRECTION = "regard plan measures one direction: leave out data.directions, and give all pairs together"
+ONE_DIRECTION = "regard plan measures one direction: remove data.directions, and pass all pairs together"
 
 
 def add(verbs: Verbs) -> None:
     parser = verbs.add_parser(
-        "plan", help="estimate the time and memory of a training", description=DESCRIPTION, run=run
+        "plan", help="estimate the time and memory of a training run", description=DESCRIPTION, run=run
     )
     add = parser.add_argument
     add("files", nargs="*", metavar="FILES", help="the corpus, in any form that regard train accepts")
     add("--pairs", type=count, metavar="N", help="number of pairs, instead of FILES")
     text = "number of tokens of both sides, instead of FILES (default: 25 per side of a pair)"
     add("--tokens", type=count, metavar="M", help=text)
-    add("--devices", type=count, default=1, metavar="N", help="devices that train together (default: 1)")
-    text = "fraction of their total speed that several devices reach (default: 0.9)"
+    add("--devices", type=count, default=1, metavar="N", help="number of devices that train together (default: 1)")
+    text = "fraction of their combined speed that several devices reach (default: 0.9)"
     add("--efficiency", type=fraction, default=0.9, metavar="X", help=text)
     text = "speed of each device relative to this one (default: 1)"
     add("--speed", type=positive_number, default=1.0, metavar="X", help=text)
-    add("--seconds", type=positive_number, default=20.0, metavar="S", help="seconds to measure (default: 20)")
+    text = "duration of the measurement in seconds (default: 20)"
+    add("--seconds", type=positive_number, default=20.0, metavar="S", help=text)
     add("--json", action="store_true", help="print all figures as a JSON object")
     tasks = "{translate,write,fill}"
     add("--task", default=argparse.SUPPRESS, metavar=tasks, help="what the model learns (default: translate)")
-    parser.refused = {"--directions": ONE_DIRECTION}
+    parser.rejected_flags = {"--directions": ONE_DIRECTION}
     add_languages(parser)
     add_training(parser)
 
 
 def fraction(text: str) -> float:
-    """Parses a number above 0 and up to 1."""
+    """Parses a number greater than 0 and at most 1."""
     if positive_number(text) > 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a fraction: give a number from 0 to 1")
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, not {text}")
     return float(text)
 
 
@@ -85,22 +86,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _require_corpus(arguments: argparse.Namespace, settings: Settings) -> None:
-    """Refuses flags that do not describe exactly one corpus."""
+    """Raises an error if the flags do not describe exactly one corpus."""
     if settings.task not in ("translate", "write", "fill"):
-        raise InputError(f"regard plan is for the tasks translate, write and fill, not for {settings.task}")
+        raise InputError(f"regard plan supports the tasks translate, write and fill, not {settings.task}")
     has_size = bool(arguments.pairs or arguments.tokens)
     if bool(arguments.files) == has_size:
-        raise InputError("give the files of the corpus, or its size with --pairs and --tokens")
+        raise InputError("pass either the files of the corpus, or its size with --pairs and --tokens")
     if has_size and settings.task == "translate" and not arguments.pairs:
-        raise InputError("give the number of pairs of the corpus: --pairs")
+        raise InputError("pass the number of pairs of the corpus: --pairs N")
     if arguments.pairs and settings.task != "translate":
-        raise InputError(f"a corpus to {settings.task} has no pairs: give --tokens alone")
+        raise InputError(f"a corpus for --task {settings.task} has no pairs: pass --tokens only")
     if settings.data.directions:
         raise InputError(ONE_DIRECTION)
 
 
 def _sample(arguments: argparse.Namespace, settings: Settings, folder: Path) -> Sample:
-    """Returns a part of the corpus, or invented text for a corpus of the given size."""
+    """Returns a sample of the corpus, or generated text if only the size of the corpus is known."""
     from regard.preparation import corpus_sample as samples
 
     if settings.task == "translate":
@@ -118,7 +119,7 @@ def _sample(arguments: argparse.Namespace, settings: Settings, folder: Path) -> 
 def _rows(
     settings: Settings, measured: Measured, estimated: Estimate, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, str]]:
-    """Yields labels with their texts, and headings, which have none."""
+    """Yields the rows of the report as labels with texts; headings have an empty text."""
     from rich.filesize import decimal as size
 
     from regard.cli.progress_display import format_duration as duration
@@ -152,6 +153,5 @@ def _rows(
 
 
 def _print_stage(line: str) -> None:
-    """Prints the current stage if standard error is a terminal."""
     if sys.stderr.isatty():
         print(f"{line} ...", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Shows progress: of training in a terminal or a log file, of other work as a bar on standard error."""
+"""Displays progress: training in a terminal or a log file, and other work as a bar on standard error."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from regard.training.events import Evaluation, Event, Finished, Note, Prepared, 
 T = TypeVar("T")
 
 LOG_SECONDS = 30.0
-"""Time between two lines of progress in a log file."""
+"""Minimum number of seconds between two progress lines in a log file."""
 SPEED_SECONDS = 2.0
-"""Time from the start of a stage until its speed is shown."""
+"""Number of seconds after which the speed of a stage is shown."""
 SCORES = {
     "bleu": "BLEU {:.1f}",
     "chrf": "chrF {:.1f}",
@@ -32,7 +32,10 @@ SCORES = {
 
 
 def show_training(events: Iterable[Event], console: Console | None = None) -> Finished | None:
-    """Shows a run until it ends, live in a terminal, as lines of a log elsewhere; None if it was only prepared."""
+    """Shows a training run until it ends, live in a terminal, otherwise as log lines.
+
+    Returns the last event, or None if the run was only prepared.
+    """
     console = console or Console(highlight=False)
     view = _LiveView(console) if console.is_terminal else _LogView(console)
     finished = None
@@ -54,12 +57,12 @@ def show_training(events: Iterable[Event], console: Console | None = None) -> Fi
 
 
 class _LogView:
-    """Prints a line for each important event, and one of progress every `LOG_SECONDS`."""
+    """Prints a line for each important event, and a progress line every `LOG_SECONDS`."""
 
     live: Live | nullcontext[None] = nullcontext()
 
     def __init__(self, console: Console) -> None:
-        self.console, self.pace, self.last = console, _Pace(), time.monotonic()
+        self.console, self.pace, self.last = console, _StageSpeed(), time.monotonic()
 
     def close(self) -> None:
         """Ends the display."""
@@ -110,7 +113,7 @@ class _LiveView(_LogView):
     def show(self, event: Event) -> None:
         match event:
             case Stage():
-                self.progress = self.evaluation = None  # of a model that was trained before this one
+                self.progress = self.evaluation = None  # they may belong to a model that was trained before
                 count = self.pace.describe(event)
                 self.bar.update(self.task, description=event.name, completed=event.done, total=event.total, count=count)
             case Prepared():
@@ -142,14 +145,14 @@ class _LiveView(_LogView):
         return Group(*parts)
 
 
-class _Pace:
-    """The speed of a stage and its remaining time, measured from where it started or a resumed run continued."""
+class _StageSpeed:
+    """Measures the speed of a stage and estimates its remaining time."""
 
     def __init__(self) -> None:
         self.name, self.first, self.start = "", 0, 0.0
 
     def describe(self, event: Stage) -> str:
-        """Returns how much of the stage is done, and its speed once it is known."""
+        """Returns the progress of the stage, with its speed and the time left as soon as they are known."""
         now = time.monotonic()
         if event.name != self.name:
             self.name, self.first, self.start = event.name, event.done, now
@@ -162,7 +165,7 @@ class _Pace:
 
 
 def describe_plan(event: Prepared) -> tuple[str, str]:
-    """Returns two lines about the training that is about to start."""
+    """Returns two lines that describe the training before it starts."""
     start = f" from step {event.step:,}" if event.step else ""
     return (
         f"Preset {event.preset}: {event.reason}." if event.preset != "auto" else f"{event.reason.capitalize()}.",
@@ -172,7 +175,7 @@ def describe_plan(event: Prepared) -> tuple[str, str]:
 
 
 def describe_evaluation(event: Evaluation) -> str:
-    """Returns a line with the scores of an evaluation."""
+    """Returns the scores of an evaluation as one line."""
     best = "  (best so far)" if event.best else ""
     scores = "".join(_format_score(name, value) + "  " for name, value in event.scores.items())
     return f"dev at step {event.step:,}: {scores}perplexity {event.perplexity:.2f}{best}"
@@ -195,7 +198,7 @@ def format_duration(seconds: float) -> str:
 
 
 def bar_on_stderr(*columns: ProgressColumn, redirect_stdout: bool = True) -> Bar:
-    """Returns an empty progress display on standard error; it shows nothing unless that is a terminal."""
+    """Returns an empty progress bar on standard error, which is hidden unless standard error is a terminal."""
     console = Console(stderr=True)
     return Bar(
         TextColumn("{task.description}"),
@@ -212,12 +215,12 @@ def bar_on_stderr(*columns: ProgressColumn, redirect_stdout: bool = True) -> Bar
 def show_sentences(
     items: Generator[T], sizes: deque[int], total: int | None, name: str = "translating"
 ) -> Generator[T]:
-    """Yields the items and shows progress on standard error; `sizes` has the size of each, `total` their sum.
+    """Yields the items and shows a progress bar on standard error.
 
-    Each size is removed when its item is done.
+    `sizes` contains the size of each item, which is removed when the item is done; `total` is the sum of all sizes.
     """
     columns = TextColumn("{task.fields[done]:,} sentences, {task.fields[speed]:,.1f}/s"), TimeRemainingColumn()
-    bar = bar_on_stderr(*columns, redirect_stdout=False)  # redirected lines would be on standard error
+    bar = bar_on_stderr(*columns, redirect_stdout=False)  # redirected lines would go to standard error
     with closing(items), bar:
         task, start = bar.add_task(name, total=total, done=0, speed=0.0), time.monotonic()
         for done, item in enumerate(items, 1):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from regard.decoding.translator import Translator
     from regard.demo.bilingual_phrases import Sentence
 
-DESCRIPTION = """Trains on sentences of a built-in grammar in which "it" becomes il or elle by its meaning, and tests on
-combinations of nouns and adjectives that the model has never seen."""
+DESCRIPTION = """Trains a translator on sentences of a built-in grammar, in which "it" becomes il or elle depending on
+the noun it stands for. Tests the model on combinations of nouns and adjectives that it has never seen."""
 
 DEFAULT = Path("runs/demo")
 SETTINGS_FILE = Path(__file__).parents[1] / "demo" / "demo_model.toml"
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_scores(translator: Translator, test: Sequence[Sentence]) -> None:
-    """Prints BLEU and the accuracy of pronouns on noun-adjective combinations that training never showed."""
+    """Prints the BLEU score and the accuracy of pronouns on the test set."""
     from regard.demo.sentence_generator import pronoun_accuracy
     from regard.evaluation.translation_scores import exact_match, score
 
@@ -83,7 +83,7 @@ def _print_scores(translator: Translator, test: Sequence[Sentence]) -> None:
 def _print_examples(translator: Translator) -> None:
     from regard.demo.sentence_generator import EXAMPLES
 
-    print("\nTranslations and the alternatives, with the log-probability per token:")
+    print("\nTranslations (=) and alternatives (~), with the log-probability per token:")
     for source, best in zip(EXAMPLES, translator.translate(EXAMPLES, beam=4, alternatives=2), strict=True):
         print(f"  {source}")
         for mark, each in zip("=~~", (best, *best.alternatives), strict=False):

@@ -1,4 +1,4 @@
-"""regard serve: serves models over HTTP, with the interfaces of LibreTranslate, OpenAI and Hugging Face."""
+"""regard serve: serves models over HTTP, with the APIs of LibreTranslate, OpenAI and Hugging Face."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ if TYPE_CHECKING:
     from regard.serving.client_limits import KeyFile, ServingLimits
     from regard.serving.served_models import Models
 
-DESCRIPTION = """Serves model folders over HTTP, on this machine only unless --host is given: a page for people,
-LibreTranslate's interface for models that translate, OpenAI's for those that write or embed, Hugging Face's for those
-that fill gaps or classify. Each request is logged as a line of JSON on standard error, without its text or key."""
+DESCRIPTION = """Serves models over HTTP, only to this machine unless you pass --host. The server offers a web page, the
+API of LibreTranslate for models that translate, the API of OpenAI for models that write or embed, and the API of
+Hugging Face for models that fill gaps or classify. It logs each request as a line of JSON on standard error, without
+the text or the key."""
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def add(verbs: Verbs) -> None:
-    about = "serve models with the interfaces of LibreTranslate, OpenAI and Hugging Face"
+    about = "serve models with the APIs of LibreTranslate, OpenAI and Hugging Face"
     parser = verbs.add_parser("serve", help=about, description=DESCRIPTION, run=run)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders")
     add_address(parser, 5000)
-    text = "translate through this language if no model translates directly"
+    text = "translate by way of this language if no model translates directly"
     parser.add_argument("--pivot", metavar="LANGUAGE", help=text)
-    text = "answer Weblate's test translation from en to de without an en-de model"
+    text = "answer the test request of Weblate (English to German) even without an en-de model"
     parser.add_argument("--weblate-probe", action="store_true", help=text)
-    text = "keep translated files in this folder; servers behind the same address must share it"
+    text = "store translated files in this folder; all servers behind one address must share it"
     parser.add_argument("--files", type=Path, metavar="FOLDER", help=text)
-    text = "let people look inside a translation on the page; opens each model a second time, in PyTorch"
+    text = "let people look inside a translation on the page; loads each model a second time, in PyTorch"
     parser.add_argument("--look", action="store_true", help=text)
-    parser.add_argument("--metrics", action="store_true", help="answer /metrics, for Prometheus")
+    parser.add_argument("--metrics", action="store_true", help="serve metrics for Prometheus at /metrics")
     _add_access(parser)
     _add_limits(parser)
     add_engine(parser)
@@ -50,13 +51,14 @@ def add(verbs: Verbs) -> None:
 
 def _add_access(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("access")
-    group.add_argument("--keys", type=Path, metavar="FILE", help="require an API key; FILE has the digests of all keys")
-    text = "create a key, add its digest to --keys FILE, and print the key once"
+    text = "require an API key; FILE contains the digests of the valid keys"
+    group.add_argument("--keys", type=Path, metavar="FILE", help=text)
+    text = "create an API key for NAME, add its digest to --keys FILE, print the key and exit"
     group.add_argument("--make-key", metavar="NAME", help=text)
     group.add_argument(
-        "--hosts", nargs="+", metavar="NAME", help="host names that clients may use, for example behind a proxy"
+        "--hosts", nargs="+", metavar="NAME", help="host names accepted in requests, for example behind a proxy"
     )
-    text = "origin whose pages may use the server; *: any (default: none, or any if --host is not this machine)"
+    text = "origin whose web pages may call the server; *: any (default: none, or any if --host is not this machine)"
     group.add_argument("--cors", metavar="ORIGIN", help=text)
     group.add_argument("--proxy", action="store_true", help="trust X-Forwarded-For from a proxy on this machine")
     text = "also trust X-Forwarded-For from these addresses or networks (10.0.0.0/8)"
@@ -70,13 +72,13 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
     group, standard = parser.add_argument_group("limits"), ServingLimits()
     for flag, name, lowest, text in (
-        ("--rate", "rate", 0, "requests per minute of one key or address; 0: no limit"),
-        ("--max-characters", "characters", -1, "characters per request; -1: no limit"),
-        ("--max-batch", "batch", -1, "texts per request; -1: no limit"),
-        ("--max-bytes", "bytes", 1, "bytes per request"),
-        ("--max-upload", "upload", 1, "bytes per file"),
-        ("--max-concurrent", "concurrent", 1, "concurrent requests"),
-        ("--timeout", "answering", 0.001, "seconds per answer, and per file"),
+        ("--rate", "rate", 0, "maximum requests per minute for each key or address; 0: no limit"),
+        ("--max-characters", "characters", -1, "maximum characters per request; -1: no limit"),
+        ("--max-batch", "batch", -1, "maximum texts per request; -1: no limit"),
+        ("--max-bytes", "bytes", 1, "maximum bytes per request"),
+        ("--max-upload", "upload", 1, "maximum bytes per file"),
+        ("--max-concurrent", "concurrent", 1, "maximum concurrent requests"),
+        ("--timeout", "answering", 0.001, "maximum seconds to answer a request or translate a file"),
     ):
         value = getattr(standard, name)
         options: dict[str, Any] = {"type": number(lowest, kind=type(value)), "default": value, "metavar": "N"}
@@ -88,16 +90,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.make_key is not None:
         if arguments.keys is None:
-            raise InputError("--make-key needs a file for the digest: add --keys FILE")
+            raise InputError("--make-key writes the digest of the key to a file: add --keys FILE")
         print(make_key(arguments.keys, arguments.make_key))
         print(f"its digest is in {arguments.keys}; the key itself is not stored", file=sys.stderr)
         return 0
     if not arguments.models:
-        raise InputError("name one or more model folders, as in regard serve runs/en-de")
+        raise InputError("pass one or more model folders, as in regard serve runs/en-de")
     if (arguments.tls_cert is None) != (arguments.tls_key is None):
-        raise InputError("--tls-cert and --tls-key belong together")
+        raise InputError("--tls-cert and --tls-key must be used together")
     if arguments.look and arguments.keys is not None:
-        raise InputError("--look: the explorer asks for no keys; leave out --look, or --keys")
+        raise InputError("--look: the explorer does not support keys; leave out --look, or --keys")
     limits = {name.removeprefix("limit_"): value for name, value in vars(arguments).items() if "limit_" in name}
     limits["concurrent_each"] = max(1, limits["concurrent"] // 4)
     keys = None if arguments.keys is None else KeyFile(arguments.keys)
@@ -143,25 +145,24 @@ def _serve(
 
 
 def _proxies(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns uvicorn's options for the proxies to trust."""
+    """Returns the options with which uvicorn trusts the proxies."""
     for address in arguments.proxies or ():
         try:
             ipaddress.ip_network(address)
         except ValueError:
-            message = f"--proxies {address}: is not an address or a network, such as 10.0.0.0/8"
+            message = f"--proxies {address}: not an IP address or a network such as 10.0.0.0/8"
             raise InputError(message) from None
     trusted = [*(["127.0.0.1", "::1"] if arguments.proxy else []), *(arguments.proxies or ())]
     return {"proxy_headers": bool(trusted), "forwarded_allow_ips": ",".join(trusted) or "127.0.0.1"}
 
 
 def _log(record: dict[str, Any]) -> None:
-    """Prints a record of the log as a line of JSON."""
     now = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
     print(json.dumps({"time": now, **record}, ensure_ascii=False), file=sys.stderr, flush=True)
 
 
 class _JsonHandler(logging.Handler):
-    """Writes the log messages of libraries as lines of the same log."""
+    """Writes the log messages of libraries as lines of JSON too."""
 
     def emit(self, record: logging.LogRecord) -> None:
         fields = {"level": record.levelname.lower(), "message": record.getMessage()}

@@ -1,4 +1,4 @@
-"""regard bench serve: measures a server under load, and compares its answers with offline translations."""
+"""regard bench serve: load-tests a server, and compares its answers with offline translations."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from regard.cli.load_generator import LoadReport, Question
     from regard.decoding.translator import Translator
 
-DESCRIPTION = """Measures a server that translates: first with one client that sends one request after another, then
-with many clients at once; each request is one sentence. For model folders, it starts a server, translates the same
-sentences offline and compares every answer. For an address, it measures the server there; if you also name its model
-folders, it compares the answers with offline translations, and otherwise with the first answer to the same sentence.
-The exit code is 1 if any answer is lost, refused or different."""
+DESCRIPTION = """Measures the speed of a translation server, first with one client that sends one request after another,
+then with many clients at once. Each request is one sentence. If you pass model folders, the command starts a server,
+translates the same sentences offline and compares every answer. If you pass the address of a server, it measures that
+server; if you also pass the model folders, it compares the answers with offline translations, and otherwise with the
+first answer to the same sentence. The exit code is 1 if any answer is lost, refused or different."""
 
 MIB = 2**20
 WARM_UP_SECONDS = 3.0
@@ -38,9 +38,9 @@ Offline = tuple[float, dict[tuple[str, str, str], str]]  # sentences per second;
 def add(verbs: Verbs) -> None:
     parser = verbs.add_parser("bench", help="measure a server under load", description=DESCRIPTION, run=run)
     add = parser.add_argument
-    add("what", choices=["serve"], metavar="serve", help="what to measure: a server")
+    add("what", choices=["serve"], metavar="serve", help="what to measure; serve is the only choice")
     add("targets", nargs="+", metavar="MODEL|URL", help="model folders, or the address of a server")
-    text = "a file with one sentence per line (default: invented English or French sentences)"
+    text = "a file with one sentence per line (default: generated English or French sentences)"
     add("--texts", type=Path, metavar="FILE", help=text)
     add("--lines", type=count, default=1000, metavar="N", help="number of sentences (default: 1000)")
     add("--clients", type=count, default=64, metavar="N", help="concurrent clients (default: 64)")
@@ -60,10 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
     addresses = [target for target in arguments.targets if "://" in target]
     folders = [target for target in arguments.targets if "://" not in target]
     if len(addresses) > 1 or any(not address.startswith("http://") for address in addresses):
-        raise InputError(f"{addresses[-1]}: name one address that begins with http://")
+        raise InputError(f"{addresses[-1]}: pass one address that begins with http://")
     translators = [load_as(Translator, folder, **engine_options(arguments)) for folder in folders]
     if not translators and (arguments.source is None or arguments.target is None):
-        raise InputError(f"{addresses[0]}: name the languages with --from and --to, or name the model folder too")
+        raise InputError(f"{addresses[0]}: specify the languages with --from and --to, or pass the model folder too")
     directions = [_choose_direction(translator, arguments) for translator in translators]
     directions = directions or [(arguments.source, arguments.target)]
     texts = {direction: _sentences(arguments, direction[0]) for direction in directions}
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _choose_direction(translator: Translator, arguments: argparse.Namespace) -> Languages:
-    """Returns the direction that the flags name, or the first one of the model."""
+    """Returns the first direction of the model that matches --from and --to."""
     from regard.tokens.language_directions import directions_of
 
     known = [(each.source, each.target) for each in directions_of(translator.settings.data)]
@@ -101,22 +101,22 @@ def _choose_direction(translator: Translator, arguments: argparse.Namespace) -> 
 
 
 def _sentences(arguments: argparse.Namespace, language: str) -> list[str]:
-    """Returns the sentences to send; those with placeholders are left out, since servers treat them differently."""
+    """Returns the sentences to send, without those that contain placeholders, which the server handles differently."""
     from regard.tokens.protected_pieces import find
 
     lines = invent_sentences(language) if arguments.texts is None else read_text(arguments.texts)
     plain = [line.strip() for line in lines if any(map(str.isalpha, line)) and not find(line)]
     if not plain:
-        raise DataError("contains no sentence to send", arguments.texts)
+        raise DataError("the file contains no sentences to send", arguments.texts)
     return list(dict.fromkeys(plain))[: arguments.lines]
 
 
 def invent_sentences(language: str) -> list[str]:
-    """Returns sentences of the demo, which exist in English and French."""
+    """Returns test sentences of the demo in English or French."""
     from regard.demo.sentence_generator import generate_splits
 
     if language not in ("en", "fr"):
-        raise InputError(f"no sentences in {language} come with Regard: name a file of them with --texts")
+        raise InputError(f"Regard has no sentences in {language}: pass a file of sentences with --texts")
     return [pair.source if language == "en" else pair.target for pair in generate_splits(train=0, dev=0).test]
 
 
@@ -150,7 +150,7 @@ def _make_questions(
 def _server(
     folders: Sequence[str], addresses: Sequence[str], arguments: argparse.Namespace
 ) -> Iterator[tuple[str, subprocess.Popen[str] | None]]:
-    """Yields the address of a server: the given one, or that of a new process, which is yielded too."""
+    """Yields the address of the server, and its process if this function starts one."""
     if addresses:
         yield addresses[0], None
         return
@@ -162,14 +162,14 @@ def _server(
         try:
             address = re.search(r"http://\S+", process.stdout.readline() if process.stdout else "")
             if address is None:
-                raise InputError(f"the server does not start: try regard serve {' '.join(folders)}")
+                raise InputError(f"the server does not start: run regard serve {' '.join(folders)} to see the reason")
             yield address[0], process
         finally:
             process.terminate()
 
 
 def _memory(process: subprocess.Popen[str] | None) -> int:
-    """Returns the resident memory of a process in bytes; 0 if the system does not report it."""
+    """Returns the resident memory of a process in bytes, or 0 if the system does not report it."""
     try:
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8") if process else ""
     except OSError:
@@ -179,7 +179,7 @@ def _memory(process: subprocess.Popen[str] | None) -> int:
 
 
 def _figures(report: LoadReport) -> dict[str, Any]:
-    """Returns the figures of some clients: the rate in sentences per second, times in milliseconds."""
+    """Returns the rate (sentences/s), the response times (ms) and the error counts of a load test."""
     kinds = {**report.errors, **({"refused": report.refused} if report.refused else {})}
     times = {name: report.quantile(share) if report.seconds else None for name, share in (("p50", 0.5), ("p99", 0.99))}
     counts = {"errors": sum(kinds.values()), "kinds": kinds, "differ": report.wrong}
@@ -187,7 +187,7 @@ def _figures(report: LoadReport) -> dict[str, Any]:
 
 
 def _print_report(figures: Mapping[str, Any]) -> None:
-    """Prints the figures; the line of ratios depends less on other load of the machine."""
+    """Prints the figures, and their ratios, which depend less on the other load of the machine."""
     offline, one, many = (figures[name] for name in ("offline", "one", "many"))
     if offline:
         print(f"offline      {offline:.1f} sentences/s, in large batches")

@@ -1,4 +1,4 @@
-"""Flags that several verbs share, and the settings as flags."""
+"""Command-line flags that several verbs share, and the flags of the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Verbs = Any  # argparse has no public type for the result of add_subparsers
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Adds a flag `--section.name` for each setting; a flag that is not used leaves no attribute."""
+    """Adds a flag `--section.name` for each setting; flags that are not used set no attribute of the namespace."""
     groups: dict[str, Any] = {}
     for option in options(Settings):
         section, _, name = option.path.rpartition(".")
@@ -30,9 +30,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of the verbs that train a model or estimate the cost: preset, device and settings."""
+    """Adds the flags of `regard train`, `distill` and `plan`: preset, device, settings file and settings."""
     presets = "{tiny,small,base,big,modern}"
-    parser.add_argument("--preset", metavar=presets, help="size of the model (default: by the size of the corpus)")
+    text = "size of the model (default: chosen by the size of the corpus)"
+    parser.add_argument("--preset", metavar=presets, help=text)
     add_device(parser, dest="training.device", default=argparse.SUPPRESS)
     parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file of settings; flags override it")
     add_settings(parser)
@@ -41,7 +42,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
 def add_languages(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that name the two languages of a corpus."""
     for side in ("source", "target"):
-        text = f"{side} language (default: from the file or its name)"
+        text = f"{side} language (default: read from the file or its name)"
         parser.add_argument(f"--{side}", dest=f"data.{side}", default=argparse.SUPPRESS, metavar="LANGUAGE", help=text)
 
 
@@ -80,7 +81,7 @@ def _as_text(value: Any) -> str:
 
 
 def _name_values(kind: Any) -> str:
-    """Returns what the help shows as the value of a setting of this type, such as N or {true,false}."""
+    """Returns the placeholder that the help shows for values of a type, such as N or {true,false}."""
     if get_origin(kind) is Literal:
         return f"{{{','.join(get_args(kind))}}}"
     if get_origin(kind) is tuple:
@@ -90,21 +91,20 @@ def _name_values(kind: Any) -> str:
 
 
 def setting_overrides(arguments: argparse.Namespace) -> dict[str, str]:
-    """Returns the settings given as flags by their dotted names, with the preset and the task."""
+    """Returns the preset, the task and the settings passed as flags, keyed by name, such as "model.width"."""
     named = {name: getattr(arguments, name, None) for name in ("preset", "task")}
     dotted = {name: value for name, value in vars(arguments).items() if "." in name}
     return {**dotted, **{name: value for name, value in named.items() if value is not None}}
 
 
 def decoding_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the decoding settings given as flags."""
+    """Returns the decoding settings passed as flags."""
     values = vars(arguments).items()
     return {name.removeprefix("decoding."): value for name, value in values if name.startswith("decoding.")}
 
 
 def add_device(parser: Any, *, dest: str = "device", default: str = "auto") -> None:
-    """Adds --device."""
-    text = "where to compute (default: auto)"
+    text = "device to compute on (default: auto)"
     parser.add_argument("--device", dest=dest, default=default, metavar="{auto,cpu,cuda,mps}", help=text)
 
 
@@ -112,23 +112,22 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that choose the device and the decoding engine."""
     group = parser.add_argument_group("engine")
     add_device(group)
-    text = "native (C++, CPU only), torch, or auto: native where possible (default: auto)"
+    text = "native (C++, CPU only), torch, or auto (native if possible, else torch; default: auto)"
     group.add_argument("--engine", choices=ENGINES, default="auto", help=text)
-    text = "precision of the native engine; auto: that of the model (default: auto)"
+    text = "precision of the native engine; auto: the precision of the model (default: auto)"
     group.add_argument("--precision", choices=PRECISIONS, default="auto", help=text)
-    text = "threads of the native engine (default: one per processor)"
+    text = "number of threads of the native engine (default: one per processor)"
     group.add_argument("--threads", type=count_up_to_1024, metavar="N", help=text)
 
 
 def add_shortlist(parser: argparse.ArgumentParser) -> None:
-    """Adds --shortlist for the verbs that translate."""
-    text = "consider only the tokens that regard shortlist found likely: faster, almost the same output"
+    text = "score only the likely tokens that regard shortlist has learned: faster, almost the same output"
     parser.add_argument("--shortlist", action="store_true", help=text)
 
 
 def add_translating(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of the verbs that translate: direction, engine, shortlist and decoding settings."""
-    group = parser.add_argument_group("direction", "for a model with several directions; regard info MODEL lists them")
+    group = parser.add_argument_group("direction", "for models with several directions; regard info MODEL lists them")
     group.add_argument("--from", dest="source", metavar="LANGUAGE", help="language of the text")
     group.add_argument("--to", dest="target", metavar="LANGUAGE", help="language to translate into")
     group.add_argument("--zero-shot", action="store_true", help="allow a direction that the model was not trained on")
@@ -144,24 +143,24 @@ def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def direction_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the direction flags as options of a translator."""
+    """Returns the direction flags as arguments of `Translator.direction`."""
     return {name: getattr(arguments, name) for name in ("source", "target", "zero_shot")}
 
 
 def translating_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the direction and decoding flags as options of `translate`."""
+    """Returns the direction and decoding flags as arguments of `Translator.translate`."""
     return {**direction_options(arguments), **decoding_options(arguments)}
 
 
-def refuse_flags(flags: dict[str, Any], message: str) -> None:
-    """Refuses the first of the flags that has a value, with a message that begins with its name."""
+def reject_flags(flags: dict[str, Any], message: str) -> None:
+    """Raises an error if one of the flags has a value; the message begins with the name of the flag."""
     for flag, value in flags.items():
         if value:
             raise InputError(f"{flag} {message}")
 
 
 def number(low: float, high: float = math.inf, kind: Callable[[str], float] = int) -> Callable[[str], Any]:
-    """Returns a parser of numbers within limits, such as 4000000, 4_000_000 or 4,000,000."""
+    """Returns a function that parses a number from `low` to `high`, such as 4000000, 4_000_000 or 4,000,000."""
     limits = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
 
     def parse(text: str) -> float:
@@ -178,7 +177,7 @@ def number(low: float, high: float = math.inf, kind: Callable[[str], float] = in
 
 
 count = number(1)
-count_up_to_1024 = number(1, 1024)  # threads, processes
+count_up_to_1024 = number(1, 1024)  # number of threads or processes
 
 
 def positive_number(text: str) -> float:

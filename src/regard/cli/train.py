@@ -22,7 +22,7 @@ from regard.tokens.language_directions import directions_of, languages_of
 if TYPE_CHECKING:
     from regard.training.events import Event, Finished
 
-DESCRIPTION = """Trains a model on your text: checks the text, holds out a dev set if you give none, learns a
+DESCRIPTION = """Trains a model on your text: checks the text, holds out a dev set unless you pass --dev, learns a
 vocabulary, chooses a preset by the size of the corpus, trains until the dev scores stop improving, and writes a folder
 with everything needed to use the model.
 
@@ -30,21 +30,21 @@ with everything needed to use the model.
                   .tmx, .xlf, .po, .mo, .csv, .tsv or .jsonl, folders of such files, or patterns
                   ('locales/**/de.po'); with --directions, any number of files in several languages
 --task write      FILES are running text (.txt), or .jsonl with "text": a GPT that continues text
---task fill       the same: a BERT that fills gaps, to be trained further for other tasks
+--task fill       FILES as for write: a BERT that fills gaps, and can be trained further for other tasks
 --task classify   FILES are .tsv, .csv or .jsonl with a label and one or two texts;
-                  with --data.carrier word, with a label for each word
+                  or, with --data.carrier word, a label for each word
 
 All files may be compressed (.gz). --from MODEL starts from a model that you trained or imported. --back-translate
 mono.de also learns from text in the target language alone: a model for the reverse direction, which is trained first,
 translates it back into the source language."""
 
-DISTILL = """Trains a new model, the student, on translations by another model, the teacher (sequence-level
-distillation): a small student learns more from a good teacher than from human translations.
+DISTILL = """Trains a new model, the student, on translations made by another model, the teacher (sequence-level
+distillation). A small student learns more from a good teacher than from human translations.
 
-FILES are one file of text in the source language, one sentence per line, or a corpus of pairs in any form that regard
-train accepts. If a corpus of pairs comes without a dev set, one is held out: it keeps its human translations, and the
-student never trains on it. The student has its own preset and vocabulary. To continue an interrupted run, use regard
-train --resume FOLDER."""
+FILES are one text file in the source language, one sentence per line, or a corpus of pairs in any form that regard
+train accepts. If you pass pairs without --dev, a dev set is held out: it keeps its human translations, and the student
+never trains on it. The student has its own preset and vocabulary. To continue an interrupted run, use regard train
+--resume FOLDER."""
 
 
 def add(verbs: Verbs) -> None:
@@ -55,32 +55,31 @@ def add(verbs: Verbs) -> None:
     add("--task", default=argparse.SUPPRESS, metavar=tasks, help="what the model learns (default: translate)")
     add("--from", dest="start", metavar="MODEL", help="start from the weights and vocabulary of this model")
     add_languages(parser)
-    text = "several directions in one model, such as en-de,en-fr,de-en (default: source to target only)"
+    text = "train one model for several directions, such as en-de,en-fr,de-en (default: source to target only)"
     add("--directions", dest="data.directions", default=argparse.SUPPRESS, metavar="LIST", help=text)
-    text = "text in the target language, one sentence per line, to make more pairs from"
+    text = "text in the target language, one sentence per line, which is translated back to get more pairs"
     add("--back-translate", nargs="+", default=[], metavar="FILE", help=text)
-    text = "the model that translates this text back (default: train one on FILES first)"
+    text = "the model that does the back-translation (default: train one on FILES first)"
     add("--reverse", metavar="MODEL", help=text)
     add("--resume", metavar="FOLDER", help="continue an interrupted run exactly where it stopped")
-    text = "processes on this machine that train together (default: 1)"
+    text = "number of processes on this machine that train together (default: 1)"
     add("--processes", type=count_up_to_1024, default=1, metavar="N", help=text)
     _add_run(parser, "where to write the model (default: runs/SOURCE-TARGET or runs/TASK)")
 
-    about = "train a smaller model on a larger one's output"
+    about = "train a smaller model on the output of a larger one"
     parser = verbs.add_parser("distill", help=about, description=DISTILL, run=_distill)
-    parser.add_argument("teacher", metavar="TEACHER", help="the folder of a model that translates")
+    parser.add_argument("teacher", metavar="TEACHER", help="the folder of the larger model, a translator")
     parser.add_argument("files", nargs="*", metavar="FILES", help="text in the source language, or pairs; see above")
     add_languages(parser)
     _add_run(parser, "where to write the student")
 
 
 def _add_run(parser: argparse.ArgumentParser, output: str) -> None:
-    """Adds the flags that both verbs have."""
     parser.add_argument("-o", "--output", metavar="FOLDER", help=output)
     parser.add_argument(
-        "--dev", nargs="+", default=[], metavar="FILE", help="dev set, in any form of FILES (default: a part of FILES)"
+        "--dev", nargs="+", default=[], metavar="FILE", help="dev set, in a form of FILES (default: a part of FILES)"
     )
-    parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="test set, which is scored at the end")
+    parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="test set, scored after the training")
     parser.add_argument("--overwrite", action="store_true", help="replace the model in the output folder")
     add_training(parser)
 
@@ -90,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.resume:
         files = (arguments.files, arguments.dev, arguments.test, arguments.settings, arguments.back_translate)
         if any((*files, arguments.output, arguments.start, arguments.reverse, arguments.overwrite)):
-            raise InputError("--resume reads everything from its folder: combine it only with --training settings")
+            raise InputError("--resume reads all other settings from FOLDER: combine it only with --training settings")
         folder = Path(arguments.resume)
     else:
         overrides, folder = _complete(arguments, overrides)
@@ -125,9 +124,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _distill(arguments: argparse.Namespace) -> int:
     if not arguments.files:
-        raise InputError("give the text for the teacher to translate: see regard distill --help")
+        raise InputError("pass the text that the teacher translates: see regard distill --help")
     if not arguments.output:
-        raise InputError("name the folder of the student: -o FOLDER")
+        raise InputError("specify the folder for the student: -o FOLDER")
 
     from regard.preparation.train_and_resume import distill
 
@@ -145,17 +144,17 @@ def _distill(arguments: argparse.Namespace) -> int:
 
 
 def _run_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the flags that both verbs have as options of `train` and `distill`."""
+    """Returns the flags that `regard train` and `regard distill` share, as arguments of these functions."""
     files = {"dev": arguments.dev, "test": arguments.test, "settings_file": arguments.settings}
     return {**files, "overwrite": arguments.overwrite}
 
 
 def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple[dict[str, str], Path]:
-    """Returns the settings with the languages of the files, and the output folder, if the flags do not give them."""
+    """Returns the settings, with languages taken from the files if necessary, and the output folder."""
     from regard.model_folder import read_settings
 
     if not arguments.files:
-        raise InputError("give the corpus to train on: regard train --help lists the files for each task")
+        raise InputError("pass the corpus to train on: regard train --help lists the files for each task")
     chosen = gather(arguments.settings, overrides, starting=arguments.start is not None)
     start = read_settings(Path(arguments.start)) if arguments.start and Path(arguments.start).is_dir() else None
     task = chosen.get("task") or (start.task if start else "translate")
@@ -167,7 +166,7 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
     arguments.files = [str(path) for path in expand_paths(arguments.files, data)]
     named, paths = chosen.get("data", {}), [as_path(name) for name in arguments.files]
     if not arguments.start and len(paths) == 1 and has_plain_name(paths[0]) and paths[0].is_file():
-        advice = "name the file of the other language too, or train a GPT on this one with --task write"
+        advice = "pass the file of the other language too, or train a GPT on this file with --task write"
         raise InputError(f"{paths[0]}: one file of plain text has no translations: {advice}")
     pair = _find_languages(paths, named.get("source", ""), named.get("target", ""))
     overrides |= {f"data.{side}": code for side, code in zip(("source", "target"), pair, strict=True) if code}
@@ -176,7 +175,7 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
 
 
 def _find_languages(files: list[Path], source: str, target: str) -> tuple[str, str]:
-    """Returns the languages of the corpus from the flags, from the files, or from the suffixes of two files."""
+    """Returns the languages of the corpus, taken from the flags, the files, or the suffixes of two files."""
     source, target = languages(files, source, target)
     ends = [path.name.removesuffix(".gz").rpartition(".")[2] for path in files if suffix(path) not in (*PAIRED, *ALONE)]
     if len(ends) == 2 and all(1 < len(end) < 8 for end in ends) and ends[0] != ends[1]:
@@ -185,7 +184,7 @@ def _find_languages(files: list[Path], source: str, target: str) -> tuple[str, s
 
 
 def stop_on_interrupt(stop: threading.Event) -> None:
-    """Lets the first Ctrl-C or SIGTERM save the run and stop it, and the second stop it at once."""
+    """Makes the first Ctrl-C or SIGTERM save the run and stop, and the second one stop immediately."""
 
     def request(number: int, _frame: object) -> None:
         stop.set()
@@ -196,7 +195,7 @@ def stop_on_interrupt(stop: threading.Event) -> None:
 
 
 def follow(events: Iterator[Event], folder: Path) -> int:
-    """Runs a training to its end, shows it if this is the first process, and returns the exit code."""
+    """Trains until the end, shows progress if this is the first process, and returns the exit code."""
     from regard.cli.progress_display import show_training
     from regard.training.distributed import LostProcessError, ReportedElsewhereError
     from regard.training.events import Finished
@@ -210,7 +209,7 @@ def follow(events: Iterator[Event], folder: Path) -> int:
     except ReportedElsewhereError:
         return 2
     except LostProcessError:
-        sys.exit(1)  # the first process reports this or, if it is the lost one, the process that started them
+        sys.exit(1)  # the first process reports this; if that one is lost, the parent process does
     return 0 if complete[-1:] == [True] else 130
 
 
@@ -220,10 +219,10 @@ def _is_distributed() -> bool:
 
 
 def _print_next_steps(finished: Finished, folder: Path) -> int:
-    """Prints the command to continue or to use a model, and returns the exit code."""
+    """Prints the command that uses the model or resumes the training, and returns the exit code."""
     if not finished.complete:
         where = f"at step {finished.step:,}" if finished.step else "before the first step"
-        print(f"Stopped {where}, saved. Continue with: regard train --resume {folder}")
+        print(f"Stopped {where}; the run is saved. Continue with: regard train --resume {folder}")
         return 130
     from regard.model_folder import read_settings
     from regard.training.final_weights import example_input
@@ -237,8 +236,8 @@ def _print_next_steps(finished: Finished, folder: Path) -> int:
 def train_in_processes(folder: Path, processes: int) -> int:
     """Trains a prepared model in several processes on this machine, and returns the exit code.
 
-    If one process is lost, all restart from the last checkpoint. If one is asked to stop but this process is not, as on
-    a machine that is being reclaimed, all save their state and restart likewise.
+    If a process is lost, all processes restart from the last checkpoint. If a worker receives a stop signal but this
+    parent process does not, as when a cloud machine is reclaimed, all workers save their state and restart.
     """
     from regard.model_folder import read_settings
     from regard.training.distributed import launch
@@ -255,11 +254,11 @@ def train_in_processes(folder: Path, processes: int) -> int:
         if codes != {130} or not restarts:
             return max(codes)
         restarts -= 1
-        print("A process was asked to stop: all processes restart from the saved state.")
+        print("A process received a stop signal: all processes restart from the saved state.")
 
 
 def _train_as_one_process(folder: str) -> tuple[int, str]:
-    """Trains as one of several processes; returns the exit code and the message of an error or an empty text."""
+    """Trains as one of several processes; returns the exit code and the error message, empty if there is none."""
     from regard.preparation.train_and_resume import resume
     from regard.training.distributed import LostProcessError
 

@@ -1,4 +1,4 @@
-"""regard translate: translates lines of text, and hands documents and very large files to its other modules."""
+"""regard translate: translates lines of text, and passes documents and very large files on to the modules for them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from regard.decoding.translator import Translator
 
 DESCRIPTION = """Translates FILE, or standard input, line by line; each input line gives one output line. In a document
-(PO, TMX, XLIFF, subtitles, ...), it fills in the missing translations and changes nothing else.
+(PO, TMX, XLIFF, subtitles and other formats), it fills in the missing translations and changes nothing else.
 
   echo "A dog runs." | regard translate runs/en-de
   regard translate runs/en-de input.txt -o output.txt
   regard translate runs/en-de app.po -o app.de.po"""
 
 MAX_FAULTS = 20
-"""Terms of a glossary that are reported one by one on standard error."""
+"""Maximum number of glossary errors that are reported one by one on standard error."""
 
 
 def add(verbs: flags.Verbs) -> None:
@@ -48,9 +48,9 @@ def add(verbs: flags.Verbs) -> None:
     add(
         "--protect",
         action="store_true",
-        help="keep placeholders, tags and addresses in plain text, as always in documents",
+        help="keep placeholders, tags and addresses unchanged, as is always done in documents",
     )
-    add("--plain", action="store_true", help="read FILE as plain text, one sentence per line, whatever its format")
+    add("--plain", action="store_true", help="read FILE as plain text, one sentence per line, whatever its suffix")
     text = "a CSV, TSV (source, target, forbidden, note) or TBX file of required and forbidden terms"
     add("--glossary", metavar="TERMS", help=text)
     documents.add_flags(parser)
@@ -66,14 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
     _require_text_output(arguments)
     if arguments.cluster is not None:
         return bulk.run(arguments)
-    bulk.refuse_flags(arguments)
+    bulk.reject_flags(arguments)
     if documents.are_documents(arguments):
         return documents.run(arguments)
     if arguments.stream and (arguments.json or arguments.scores or arguments.output):
         raise InputError("--stream prints plain text word by word: it cannot be combined with --json, --scores or -o")
     if arguments.protect and (arguments.stream or "alternatives" in flags.decoding_options(arguments)):
         raise InputError("--protect checks whole translations: it cannot be combined with --stream or --alternatives")
-    documents.refuse_flags(arguments)
+    documents.reject_flags(arguments)
     name = next(iter(arguments.files), None)
     others = [path for path in (arguments.memory, arguments.glossary) if path]
     require_output(arguments.output, [name, arguments.model, *others])
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     with open_source(name) as source:
         translator = load_as(Translator, arguments.model, **flags.engine_options(arguments))
-        options = documents.translation_options(arguments, translator)  # refuses a bad option before reading any text
+        options = documents.translation_options(arguments, translator)  # reports a bad option before reading any text
         if arguments.stream:
             _print_stream(translator, source, name, options)
         else:
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _require_known_format(arguments: argparse.Namespace) -> None:
-    """Refuses a file whose markup would be translated as text, before a model is loaded."""
+    """Raises an error, before a model is loaded, if the markup of a file would be translated as text."""
     if arguments.plain:
         if len(arguments.files) > 1:
             raise InputError("--plain is for one file: run the command once for each file")
@@ -108,7 +108,7 @@ def _require_known_format(arguments: argparse.Namespace) -> None:
 
 
 def _require_text_output(arguments: argparse.Namespace) -> None:
-    """Refuses to write lines of text to a file whose name has the suffix of another format."""
+    """Raises an error if lines of text would be written to a file with the suffix of another format."""
     path = Path(arguments.output or "")
     if suffix(path) in NOT_LINES and not arguments.plain and not documents.are_documents(arguments):
         name = path.with_name(path.name.removesuffix(".gz").rpartition(".")[0] + ".txt")
@@ -118,7 +118,6 @@ def _require_text_output(arguments: argparse.Namespace) -> None:
 
 
 def _print_stream(translator: Translator, source: BinaryIO, name: str | None, options: dict[str, Any]) -> None:
-    """Prints the words of each translation as they are decoded."""
     for line in read_lines(source, name or "standard input"):
         for piece in translator.stream(line, **options):
             print(piece.replace("\n", " "), end="", flush=True)
@@ -143,7 +142,7 @@ def _translate_lines(
         memory = documents.open_memory(arguments, translator)
         together = 1 if is_typed else filling.TOGETHER
         translations = filling.translate_lines(lines, lambda texts: list(stream(texts, **options)), memory, together)
-    elif is_typed:  # answers each line that a person types at once
+    elif is_typed:  # translates each typed line immediately
         translations = (each for line in lines for each in stream([line], **options))
     else:
         translations = stream(lines, **options)
@@ -170,7 +169,7 @@ def _translate_lines(
 
 
 def _report_terms(translations: Generator[Translation]) -> Generator[Translation]:
-    """Yields the translations; at the end, reports on standard error which terms of the glossary are not respected."""
+    """Yields the translations, then reports on standard error the glossary terms that they do not respect."""
     from regard.faithful.glossary import summarize_outcomes
 
     states, faults = Counter[str](), list[str]()
@@ -194,7 +193,7 @@ def _print_rows(rows: Iterable[str], *, flush: bool) -> None:
 
 
 def _file_size(source: BinaryIO) -> int | None:
-    """Returns the size of a file; that of a pipe is unknown."""
+    """Returns the size of a file in bytes, or None for a pipe."""
     with suppress(OSError):
         status = os.fstat(source.fileno())
         if stat.S_ISREG(status.st_mode):

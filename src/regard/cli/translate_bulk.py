@@ -1,4 +1,4 @@
-"""regard translate --cluster: translates very large files in shards, in parallel; an interrupted run can continue."""
+"""regard translate --cluster: translates very large files in parallel shards; an interrupted run can be continued."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags for very large files."""
-    group = parser.add_argument_group("very large files", "to continue an interrupted command, repeat it")
+    """Adds the flags of `regard translate` for very large files."""
+    group = parser.add_argument_group("very large files", "to continue an interrupted command, run it again")
     text = (
-        "translate shards in parallel: local (processes on this machine), auto (the Ray cluster that runs here, or a "
-        "new one for this command) or the ADDRESS of a Ray cluster"
+        "where to translate shards in parallel: local (processes on this machine), auto (the Ray cluster running here, "
+        "or a new one for this command) or the address of a Ray cluster"
     )
     group.add_argument("--cluster", metavar="WHERE", help=text)
-    text = "number of engines, each with --threads (default: one per processor); needs --cluster"
+    text = "number of workers, each with --threads threads (default: one per processor); needs --cluster"
     group.add_argument("--workers", type=flags.count_up_to_1024, metavar="N", help=text)
     group.add_argument(
         "--shard-lines", type=flags.count, metavar="N", help="lines per shard (default: 10,000); needs --cluster"
     )
 
 
-def refuse_flags(arguments: argparse.Namespace) -> None:
-    """Refuses flags that need --cluster."""
-    refused = {"--workers": arguments.workers, "--shard-lines": arguments.shard_lines}
-    flags.refuse_flags(refused, "works with --cluster only: add --cluster local")
+def reject_flags(arguments: argparse.Namespace) -> None:
+    """Raises an error if a flag is used that needs --cluster."""
+    rejected = {"--workers": arguments.workers, "--shard-lines": arguments.shard_lines}
+    flags.reject_flags(rejected, "works only with --cluster: add --cluster local")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     from regard.jobs.bulk_translation import LINES_PER_SHARD, shards_folder, translate_lines
 
     name = next(iter(arguments.files), None)
-    work = _work_of(arguments, name or "standard input")
+    work = _make_job(arguments, name or "standard input")
     output, size = Path(arguments.output), arguments.shard_lines or LINES_PER_SHARD
     require_utf8(name)
     try:
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
             last = _show_progress(translate_lines(output, work, lines, size, executor))
     except KeyboardInterrupt:
         print(
-            f"\nStopped. Finished shards are in {shards_folder(output)}: repeat the command to continue.",
+            f"\nStopped. Finished shards are in {shards_folder(output)}: run the command again to continue.",
             file=sys.stderr,
         )
         return 130
@@ -64,22 +64,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _require_lines(arguments: argparse.Namespace) -> None:
-    """Refuses documents and options that do not give one output line per input line."""
+    """Raises an error for documents, and for options that do not write one output line per input line."""
     if documents.are_documents(arguments):
-        raise InputError("--cluster translates the lines of one text file: translate documents without it")
+        raise InputError("--cluster translates the lines of one text file: translate documents without --cluster")
     if arguments.output is None:
-        advice = "add -o FILE; finished shards are kept beside it until it is complete"
+        advice = "add -o FILE (finished shards are kept beside FILE until it is complete)"
         raise InputError(f"--cluster needs an output file: {advice}")
     require_output(arguments.output, [next(iter(arguments.files), None), arguments.model])
-    documents.refuse_flags(arguments)
-    refused = {"--stream": arguments.stream, "--memory": arguments.memory, "--glossary": arguments.glossary}
-    flags.refuse_flags(refused, "cannot be combined with --cluster")
+    documents.reject_flags(arguments)
+    rejected = {"--stream": arguments.stream, "--memory": arguments.memory, "--glossary": arguments.glossary}
+    flags.reject_flags(rejected, "cannot be combined with --cluster")
     if "alternatives" in flags.decoding_options(arguments) and (arguments.protect or not arguments.json):
-        raise InputError("--cluster writes one line per line: use --alternatives with --json and without --protect")
+        raise InputError(
+            "--cluster writes one output line per input line: use --alternatives with --json and without --protect"
+        )
 
 
-def _work_of(arguments: argparse.Namespace, source: str) -> TranslateLines:
-    """Returns the work that the flags describe; refuses a wrong model or option before reading any text."""
+def _make_job(arguments: argparse.Namespace, source: str) -> TranslateLines:
+    """Returns the job that the flags describe; reports an unsuitable model or option before reading any text."""
     from regard.decoding.translator import with_options
     from regard.jobs.bulk_translation import TranslateLines
     from regard.model_folder import read_settings
@@ -105,7 +107,7 @@ def _work_of(arguments: argparse.Namespace, source: str) -> TranslateLines:
 
 
 def _choose_executor(arguments: argparse.Namespace, work: TranslateLines) -> Executor:
-    """Returns processes on this machine, or a cluster."""
+    """Returns the executor of --cluster: processes on this machine, or a Ray cluster."""
     if arguments.cluster != "local":
         from regard.jobs.ray_cluster import RayCluster
 
@@ -118,7 +120,7 @@ def _choose_executor(arguments: argparse.Namespace, work: TranslateLines) -> Exe
 
 
 def _show_progress(steps: Iterable[LinesDone]) -> LinesDone:
-    """Shows each step on a terminal, and returns the last one."""
+    """Shows each step if standard error is a terminal, and returns the last step."""
     start, last = time.monotonic(), None
     for last in steps:
         if sys.stderr.isatty():

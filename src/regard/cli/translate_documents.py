@@ -31,49 +31,49 @@ if TYPE_CHECKING:
 
 SOURCES = {"memory": "from memory", "model": "by the model", "repaired": "repaired"}
 MAX_FLAGGED = 20
-"""Flagged translations of a document that are reported on standard error."""
+"""Maximum number of flagged translations per document that are reported on standard error."""
 COLUMNS = ("place", "confidence", "how", "match", "flags", "source", "translation")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that are for documents."""
-    group = parser.add_argument_group("documents", "files that hold translations, such as PO and XLIFF")
-    group.add_argument("--all", action="store_true", help="also replace finished translations")
-    text = "reuse the translations in a TMX, PO, TSV, ... file; auto: the model's own memory"
+    """Adds the flags of `regard translate` that apply to documents."""
+    group = parser.add_argument_group("documents", "for files that contain translations, such as PO and XLIFF")
+    group.add_argument("--all", action="store_true", help="also replace translations that are already finished")
+    text = "reuse the translations in FILE (TMX, PO, TSV, ...); auto: the translation memory of the model"
     group.add_argument("--memory", metavar="FILE", help=text)
-    group.add_argument("--dry-run", action="store_true", help="print what would be filled in, most doubtful first")
-    group.add_argument(
-        "--report", type=Path, metavar="FILE", help="write a table (TSV) of what was filled in, most doubtful first"
-    )
+    text = "print the translations, least certain first, without writing any document"
+    group.add_argument("--dry-run", action="store_true", help=text)
+    text = "write a table (TSV) of the translations, least certain first"
+    group.add_argument("--report", type=Path, metavar="FILE", help=text)
 
 
 def are_documents(arguments: argparse.Namespace) -> bool:
-    """Reports whether the files are documents and not lines of text."""
+    """Reports whether the files are documents, rather than lines of text."""
     names = [] if arguments.plain else arguments.files
     is_collection = len(names) > 1 or any(Path(name).is_dir() for name in names)
     return is_collection or any(name != "-" and is_fillable(Path(name)) for name in names)
 
 
 def is_fillable(path: Path) -> bool:
-    """Reports whether Regard can write translations back into the format that the name of a file has."""
+    """Reports whether Regard can write translations back into the format of a file, judging by its suffix."""
     return files.suffix(path) in files.FILLABLE
 
 
-def refuse_flags(arguments: argparse.Namespace) -> None:
-    """Refuses the flags for documents with lines of text."""
-    refused = {"--all": arguments.all, "--dry-run": arguments.dry_run, "--report": arguments.report}
-    flags.refuse_flags(refused, "is for documents, such as .po and .xlf files, and not for lines of text")
+def reject_flags(arguments: argparse.Namespace) -> None:
+    """Raises an error if a flag for documents is used with lines of text."""
+    rejected = {"--all": arguments.all, "--dry-run": arguments.dry_run, "--report": arguments.report}
+    flags.reject_flags(rejected, "works only with documents, such as .po and .xlf files, not with lines of text")
 
 
 def translation_options(arguments: argparse.Namespace, translator: Translator) -> dict[str, Any]:
-    """Returns the options of `translate`; refuses those that the model does not have."""
+    """Returns the flags as arguments of `Translator.translate`; raises an error if the model does not support one."""
     options = flags.translating_options(arguments)
     translator.decoding(flags.decoding_options(arguments))
     direction = translator.direction(**flags.direction_options(arguments))
     if arguments.glossary is None:
         return options
     if arguments.stream:
-        raise InputError("--stream prints each word at once: it cannot be combined with --glossary")
+        raise InputError("--stream prints each word as it is decoded: it cannot be combined with --glossary")
     from regard.faithful.glossary import Glossary
 
     unnamed = (DataSettings.source, DataSettings.target)
@@ -83,7 +83,7 @@ def translation_options(arguments: argparse.Namespace, translator: Translator) -
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.stream or arguments.scores:
-        raise InputError("--stream and --scores are for lines of text: documents have --json, --dry-run and --report")
+        raise InputError("--stream and --scores work only with lines of text: use --json, --dry-run or --report")
     outputs = _pair_outputs(arguments)
     _require_outputs(outputs, arguments)
     from regard.decoding.model_loading import load_as
@@ -97,14 +97,14 @@ def run(arguments: argparse.Namespace) -> int:
         reason = _why_no_confidence(Path(arguments.model))
         print(f"{arguments.model}: {reason}: translations have no confidence", file=sys.stderr)
     translate = _faithful(translator, options)
-    for path, _ in outputs:  # reports faults of any document before the first is translated
+    for path, _ in outputs:  # reports errors in any document before the first one is translated
         _require_languages(files.open_document(path, *_languages(direction)), path, direction)
     outcomes: list[FilledUnit] = []
     for done, (path, output) in enumerate(outputs):
         try:
             outcomes += _translate_document(path, output, translate, direction, memory, arguments)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"stopped; {done:,} of {len(outputs):,} documents are written") from None
+            raise KeyboardInterrupt(f"stopped; {done:,} of {len(outputs):,} documents have been written") from None
     outcomes.sort(key=lambda outcome: outcome.doubt)
     if arguments.report:
         _write_report(arguments.report, outcomes)
@@ -115,24 +115,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _pair_outputs(arguments: argparse.Namespace) -> list[tuple[Path, Path | None]]:
-    """Returns each document with its output: a file, or the same path below the output folder."""
+    """Returns each document with its output path: the output file, or the same relative path in the output folder."""
     paths = sorted({path for name in arguments.files for path in _find_documents(name)})
     if arguments.dry_run:
         return [(path, None) for path in paths]
     if arguments.output is None:
         name = f"translated{''.join(paths[0].suffixes[-2:])}" if len(paths) == 1 else "translated/"
-        raise InputError(f"{paths[0]}: is a document: name an output, as in -o {name}, or use --dry-run")
+        raise InputError(f"{paths[0]}: a document needs an output: add -o {name}, or use --dry-run")
     output = Path(arguments.output)
     if len(arguments.files) == 1 and len(paths) == 1 and not output.is_dir() and not arguments.output.endswith("/"):
         return [(paths[0], output)]
     if output.exists() and not output.is_dir():
-        raise InputError(f"{output}: is a file: name a folder for several documents")
+        raise InputError(f"{output}: is a file: specify a folder for several documents")
     above = Path(os.path.commonpath([path.absolute().parent for path in paths]))
     return [(path, output / path.absolute().relative_to(above)) for path in paths]
 
 
 def _find_documents(name: str) -> list[Path]:
-    """Returns a file itself, the documents in a folder, or those that match a pattern."""
+    """Returns the documents that a name stands for: one file, the files in a folder, or the matches of a pattern."""
     path = Path(name)
     if path.is_dir():
         paths = [each for each in path.rglob("*") if each.is_file() and is_fillable(each)]
@@ -151,7 +151,7 @@ def _find_documents(name: str) -> list[Path]:
 
 
 def _require_outputs(outputs: Sequence[tuple[Path, Path | None]], arguments: argparse.Namespace) -> None:
-    """Refuses outputs that cannot be written, or that would replace an input, unless the format keeps the source."""
+    """Raises an error if an output cannot be written, or would replace an input whose source texts it does not keep."""
     inputs = {identity(path): path for path, _ in outputs}
     others = [name for name in (arguments.memory, arguments.glossary) if name] + [arguments.model]
     for path, output in outputs:
@@ -162,27 +162,27 @@ def _require_outputs(outputs: Sequence[tuple[Path, Path | None]], arguments: arg
             require_output(output, others)
         elif replaced != path or files.suffix(path) not in files.IN_PLACE:
             raise InputError(
-                f"{output}: this command reads this file and would overwrite it: name another file or folder (only "
-                f"formats that keep the source are filled in their place: {', '.join(files.IN_PLACE)})"
+                f"{output}: this command reads this file and would overwrite it: specify another file or folder "
+                f"(only formats that keep the source can be filled in place: {', '.join(files.IN_PLACE)})"
             )
         require_writable(output)
         _require_same_format(path, output)
     if arguments.report:
         require_output(arguments.report, [*inputs.values(), *others])
         if arguments.report.resolve() in [output.resolve() for _, output in outputs if output]:
-            raise InputError(f"{arguments.report}: is also the output of a translation: name another file")
+            raise InputError(f"{arguments.report}: is also the output of a translation: specify another file")
 
 
 def _require_same_format(path: Path, output: Path) -> None:
-    """Refuses an output whose suffix is that of another format."""
+    """Raises an error if the suffix of the output is that of another format."""
     suffix, output_suffix, known = files.suffix(path), files.suffix(output), {**files.PAIRED, **files.ALONE}
     if output_suffix in files.COMPILED or known.get(suffix) != known.get(output_suffix, known.get(suffix)):
         name = output.with_name(output.name.removesuffix(".gz").rpartition(".")[0] + suffix)
-        raise InputError(f"{output}: {path} is translated as {suffix}: name the output {name}")
+        raise InputError(f"{output}: {path} has the format {suffix}: name the output {name}")
 
 
 def open_memory(arguments: argparse.Namespace, translator: Translator) -> TranslationMemory:
-    """Opens the translation memory that --memory names."""
+    """Opens the translation memory specified by --memory."""
     from regard.faithful import translation_memory as memory
     from regard.files.corpus import read_pairs
     from regard.files.corpus_report import Report
@@ -192,14 +192,14 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Transl
     if arguments.memory == "auto":
         path = Path(arguments.model) / MEMORY
         if not path.exists():
-            advice = "train it with regard train --data.memory on, or name a file"
+            advice = "train it with regard train --data.memory on, or specify a file"
             raise InputError(f"{arguments.model}: has no translation memory: {advice}")
         return memory.open_recorded(Path(arguments.model), direction)
     path = Path(arguments.memory)
     data = replace(translator.settings.data, source=direction.source, target=direction.target, directions=())
     entries = memory.TranslationMemory(read_pairs([path], data, Report(), whole=True))
     if not entries:
-        raise DataError("contains no translations", path)
+        raise DataError("the file contains no translations", path)
     return entries
 
 
@@ -213,7 +213,7 @@ def _why_no_confidence(model: Path) -> str:
 
 
 def _faithful(translator: Translator, options: dict[str, Any]) -> Translate:
-    """Returns a function that translates units and keeps their placeholders."""
+    """Returns a function that translates units and preserves their placeholders."""
     from regard.faithful.faithful_translation import Faithful, MarkedText
 
     faithful = Faithful(translator)
@@ -228,7 +228,7 @@ def _translate_document(
     memory: TranslationMemory | None,
     arguments: argparse.Namespace,
 ) -> list[FilledUnit]:
-    """Fills in one document, writes it, and reports the result on standard error."""
+    """Fills in one document, writes it and prints a summary on standard error."""
     from regard.faithful.document_translation import fill, wanted
 
     document = files.open_document(path, *_languages(direction))
@@ -252,22 +252,22 @@ def _translate_document(
 
 
 def _languages(direction: Direction) -> tuple[str, str]:
-    """Returns the two languages, or empty strings for a model whose settings do not name any."""
+    """Returns the source and target language; empty strings if the settings of the model do not name them."""
     is_unnamed = (direction.source, direction.target) == (DataSettings.source, DataSettings.target)
     return ("", "") if is_unnamed else (direction.source, direction.target)
 
 
 def _require_languages(document: Document, path: Path, direction: Direction) -> None:
-    """Refuses a document whose languages are not those of the model; regions may differ."""
+    """Raises an error if the languages of a document are not those of the model; regions may differ."""
     has_text = any(unit.state != "empty" for unit in document.units)
     sides = [("from", document.source_language), ("into", document.target_language if has_text else "")]
     for (side, language), known in zip(sides, _languages(direction), strict=True):
         if language and known and not same_language(language, known):
-            raise InputError(f"{path}: is translated {side} {language}, but the model translates {side} {known}")
+            raise InputError(f"{path}: translates {side} {language}, but the model translates {side} {known}")
 
 
 def _write(document: Document, outcomes: Iterable[FilledUnit], output: Path, language: str) -> None:
-    """Writes the document with its translations atomically, compressed if its name ends in .gz."""
+    """Writes the translated document atomically, compressed if the name ends in .gz."""
     from regard.atomic_files import write_atomically
 
     data = document.render({outcome.number: outcome.made.text for outcome in outcomes if outcome.is_filled}, language)
@@ -277,7 +277,7 @@ def _write(document: Document, outcomes: Iterable[FilledUnit], output: Path, lan
 
 
 def _summary(path: Path, output: Path | None, document: Document, outcomes: Sequence[FilledUnit]) -> Iterator[str]:
-    """Yields a line about a document, and one for each translation that needs a review."""
+    """Yields a line about a document, and a line for each flagged translation."""
     counts = Counter(outcome.made.how for outcome in outcomes)
     ways = ", ".join(f"{count:,} {SOURCES[how]}" for how, count in sorted(counts.items()) if how in SOURCES)
     flagged = [outcome for outcome in outcomes if outcome.made.flags]
@@ -288,11 +288,11 @@ def _summary(path: Path, output: Path | None, document: Document, outcomes: Sequ
     for outcome in flagged[:MAX_FLAGGED]:
         yield f"{outcome.unit.where}: {'; '.join(outcome.made.flags)}"
     if len(flagged) > MAX_FLAGGED:
-        yield f"... and {len(flagged) - MAX_FLAGGED:,} more: --report FILE lists them all"
+        yield f"... and {len(flagged) - MAX_FLAGGED:,} more; --report FILE lists all of them"
 
 
 def _describe(outcome: FilledUnit) -> Iterator[str]:
-    """Yields lines about one translation for people."""
+    """Yields human-readable lines about one translation."""
     made = outcome.made
     confidence = "" if made.confidence is None else f"  {made.confidence:.2f}"
     yield f"{outcome.unit.where}{confidence}  {made.how}{''.join(f'  ! {flag}' for flag in made.flags)}"
@@ -303,14 +303,14 @@ def _describe(outcome: FilledUnit) -> Iterator[str]:
 
 
 def _as_record(outcome: FilledUnit) -> dict[str, Any]:
-    """Returns one translation as an object for programs."""
+    """Returns one translation as a JSON object."""
     unit, matches = outcome.unit, [asdict(match) for match in outcome.matches]
     where = {"file": unit.where.path, "line": unit.where.line, "context": unit.context}
     return {**where, "source": unit.source, **asdict(outcome.made), "matches": matches}
 
 
 def _write_report(path: Path, outcomes: Iterable[FilledUnit]) -> None:
-    """Writes a table for a spreadsheet, in which texts are escaped."""
+    """Writes the translations as a table (TSV) with escaped texts."""
     from regard.atomic_files import write_text
 
     rows: list[tuple[str, ...]] = [COLUMNS]
@@ -324,5 +324,5 @@ def _write_report(path: Path, outcomes: Iterable[FilledUnit]) -> None:
 
 
 def escape(text: str) -> str:
-    """Returns a text on one line: tabs, line ends and backslashes as \\t, \\n and \\\\."""
+    """Returns a text as one line, with tabs, line ends and backslashes escaped as \\t, \\n and \\\\."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")

@@ -1,4 +1,4 @@
-"""The screen for `regard` without arguments: next steps, and what to do with the last models in runs/."""
+"""The text that `regard` prints without arguments: first steps, and commands for the newest models in runs/."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ MAX_MODELS = 3
 
 FIRST_STEPS = """Regard trains a Transformer on your own text, runs it, and lets you look into it.
 
-  regard look                           look into a small model that comes with it, in the browser
+  regard look                           look into a small example model in the browser
   regard demo                           train a small translator in about three minutes
-  regard train train.en train.de        train one on your own text: two files, or .tmx, .po, .xlf, .tsv
+  regard train train.en train.de        train a translator on your own text: two files, or .tmx, .po, .xlf, .tsv
   regard train book.txt --task write    or train a GPT, or a BERT (--task fill)
 """
 MORE_HELP = """
-regard --help lists the verbs, regard VERB --help describes one; docs/ has tutorials."""
+regard --help lists the verbs, and regard VERB --help describes a verb. Tutorials are in docs/."""
 
 USES = {
     "translate": 'echo "A dog runs." | regard translate {}',
@@ -27,7 +27,7 @@ USES = {
 
 
 def welcome() -> str:
-    """Returns the first steps, and commands for the last models in runs/, newest first."""
+    """Returns the first steps and, for the newest models in runs/, commands that use them."""
     models = find_models(RUNS)
     lines = [f"  {USES[task].format(folder)}\n  regard look {folder}\n" for folder, task in models]
     heading = f"\nYou have trained {len(models)} model{'s' if len(models) > 1 else ''}:\n" if lines else ""
@@ -35,7 +35,7 @@ def welcome() -> str:
 
 
 def find_models(runs: Path) -> list[tuple[str, str]]:
-    """Returns the newest models in a folder with their tasks; incomplete folders are skipped."""
+    """Returns the newest model folders in `runs` with their tasks; skips incomplete ones."""
     if not runs.is_dir():
         return []
     from regard.model_folder import SETTINGS, WEIGHTS

@@ -26,7 +26,7 @@ def add(verbs: Verbs) -> None:
     parser = verbs.add_parser("write", help="continue a text", description=DESCRIPTION, run=run)
     parser.add_argument("model", metavar="MODEL", help="a model folder")
     parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the text to continue (default: standard input)")
-    text = "stop before this text; may be repeated"
+    text = "stop before the model writes TEXT; may be repeated"
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help=text)
     parser.add_argument("--score", action="store_true", help="score each token of PROMPT instead of continuing it")
     parser.add_argument("--json", action="store_true", help="print a JSON object: text, tokens, log-probabilities")
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     prompt = arguments.prompt if arguments.prompt is not None else _read_prompt()
     writer = load_as(Writer, arguments.model, **engine_options(arguments))
     options = decoding_options(arguments)
-    settings = writer.decoding(options)  # refuses a bad option before printing anything
+    settings = writer.decoding(options)  # reports a bad option before printing anything
     if arguments.score:
         _print_score(writer, prompt, arguments.json)
         return 0

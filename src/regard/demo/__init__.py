@@ -1,5 +1,5 @@
-"""The demonstration: a bilingual grammar, English to French, that `regard demo` trains on, and the tiny glass model."""
+"""The demo: the English-French grammar with which `regard demo` trains, and the small example model `glass`."""
 
 from pathlib import Path
 
-GLASS = Path(__file__).with_name("glass_model")  # the model that `regard look` opens when none is named
+GLASS = Path(__file__).with_name("glass_model")  # the model that `regard look` opens by default

@@ -1,4 +1,4 @@
-"""Builds English and French phrases side by side: agreement, conjugation, negation, elision."""
+"""Builds phrases in English and French at the same time, with agreement, conjugation, negation and elision."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from regard.demo.grammar_files import GRAMMAR, Entry, load_toml, one_of
 ME, HE, WE, YOU, THEY = range(len(PERSONS))
 
 TenseOfBe = Annotated[str, one_of(["present", "past"])]
-WordPairs = tuple[tuple[str, str], ...]  # combinations of a noun and an adjective, by their English names
+WordPairs = tuple[tuple[str, str], ...]  # pairs of a noun and an adjective in English
 
 
 class Sentence(Entry, frozen=True):
-    """A sentence in both languages. Of a coreference, the last pair has the noun that the pronoun stands for."""
+    """A sentence in both languages; if it has a pronoun, the last pair contains the noun it stands for."""
 
     source: str  # English
     target: str  # French
-    kind: str  # "coreference", "likes"
-    pronoun: str | None = None  # the right one of a coreference: il, elle, ils or elles
+    kind: str  # such as "coreference" or "likes"
+    pronoun: str | None = None  # the correct French pronoun: il, elle, ils or elles
     pairs: WordPairs = ()
-    about_actor: bool = False  # the pronoun stands for the first noun
+    about_actor: bool = False  # whether the pronoun stands for the first noun
 
 
 class Phrase(NamedTuple):
-    """A piece of a sentence in both languages, and what agrees with it; the French is not elided yet."""
+    """A part of a sentence in both languages, with the features for agreement; French elision is applied later."""
 
     english: str
     french: str
     pairs: WordPairs = ()
     person: int = HE
     feminine: bool = False
-    noun: Noun | None = None  # its head, or what the pronoun stands for
+    noun: Noun | None = None  # head noun, or the noun that the pronoun stands for
 
     @property
     def plural(self) -> bool:
@@ -57,7 +57,7 @@ class _Tense(Entry, frozen=True):
 
 
 class FunctionWords(Entry, frozen=True):
-    """The function words of both languages, as in the file."""
+    """The function words of both languages, as in function_words.toml."""
 
     aspirated: list[str]
     pronoun: list[_Pronoun]
@@ -78,7 +78,7 @@ Degree = Annotated[str, one_of(WORDS.degrees)]
 Article = Annotated[str, one_of([*WORDS.determiners, *WORDS.articles])]
 PRONOUNS = [Phrase(each.english, each.french, (), PERSONS.index(each.like), each.feminine) for each in WORDS.pronoun]
 
-_VOWEL = rf"(?:[aeiouyâàéèêîôœ]|h(?!{'|'.join(word[1:] for word in WORDS.aspirated)}))"  # the sound of one
+_VOWEL = rf"(?:[aeiouyâàéèêîôœ]|h(?!{'|'.join(word[1:] for word in WORDS.aspirated)}))"  # a vowel sound
 _STARTS_WITH_VOWEL = re.compile(_VOWEL)
 _ELIDED = re.compile(rf"\b(l|j|n|d|c|qu|jusqu)(?:e|a) (?={_VOWEL})")
 _CONTRACTED = {"de le ": "du ", "de les ": "des ", "à le ": "au ", "à les ": "aux "}
@@ -86,27 +86,27 @@ _CONTRACTIBLE = re.compile(r"\b(?:de|à) les? ")
 
 
 def build_sentence(kind: str, *parts: Phrase) -> Sentence:
-    """Joins the parts into a sentence."""
+    """Joins phrases to a sentence."""
     english, french = (" ".join(str(part[language]) for part in parts) + "." for language in (0, 1))
     return finish_sentence(kind, english, french, parts)
 
 
 def finish_sentence(kind: str, english: str, french: str, parts: Iterable[Phrase]) -> Sentence:
-    """Elides and contracts the French, and starts both sentences with a capital."""
+    """Applies French elision and contraction, and capitalizes both sentences."""
     source, target = english.replace(" ,", ","), euphony(french.replace(" ,", ","))
     pairs = tuple(pair for part in parts for pair in part.pairs)
     return Sentence(source[0].upper() + source[1:], target[0].upper() + target[1:], kind, None, pairs)
 
 
 def euphony(french: str) -> str:
-    """Elides and contracts: "à le arbre" -> "à l'arbre", "à le lac" -> "au lac"."""
+    """Applies French elision and contraction: "à le arbre" -> "à l'arbre", "à le lac" -> "au lac"."""
     french = _ELIDED.sub(r"\1'", french).replace("si il", "s'il")
     return _CONTRACTIBLE.sub(lambda match: _CONTRACTED[match.group()], french)
 
 
 @cache
 def noun_phrase(determiner: str, noun: Noun, plural: bool, adjectives: tuple[Adjective, ...] = ()) -> Phrase:
-    """Puts the words in agreement and in order: "the small red house", "la petite maison rouge"."""
+    """Builds a noun phrase with agreement and word order: "the small red house", "la petite maison rouge"."""
     form, name = 2 * plural + noun.feminine, noun.french[plural]
     before = [word for word in adjectives if word.position == "before"]
     after = [word.french[form] for word in adjectives if word.position == "after"]
@@ -128,11 +128,11 @@ def noun_phrase(determiner: str, noun: Noun, plural: bool, adjectives: tuple[Adj
 def verb_phrase(
     subject: Phrase, verb: VerbForms, tense: str = "present", mood: str = "", object_pronoun: Phrase | None = None
 ) -> Phrase:
-    """Conjugates the verb: "didn't cross", "ne a pas traversé".
+    """Conjugates a verb: "didn't cross", "ne a pas traversé".
 
-    Tenses: present, past, future ("is going to cross"), can, wanted ("wanted to cross"). Moods: "not", "never", and
-    "question", which includes the subject. An object pronoun precedes the French verb that governs it; not in the past,
-    where the participle would agree with it.
+    The tenses are present, past, future ("is going to cross"), can, and wanted ("wanted to cross"). The moods are
+    "not", "never" and "question", which includes the subject. An object pronoun precedes the French verb. It is not
+    supported in the past, where the participle would agree with it.
     """
     forms, third, it = WORDS.tenses[tense], subject.person == HE, object_pronoun or Phrase("", "")
     english = {"not": forms.negative, "question": forms.question}.get(mood, forms.affirmative).format(
@@ -160,14 +160,14 @@ def verb_phrase(
 
 
 def to_be(subject: Phrase, tense: TenseOfBe, mood: str = "") -> Phrase:
-    """Conjugates to be and être: is and est, weren't and n'étaient pas."""
+    """Conjugates "to be" and "être": "is" and "est", "weren't" and "n'étaient pas"."""
     form = _conjugate("be", tense, subject)
     negated = "am not" if form == "am" else form + "n't"
     return Phrase(negated if mood == "not" else form, _negate(_conjugate("être", tense, subject), mood))
 
 
 def predicate(subject: Phrase, adjective: Adjective, tense: TenseOfBe, degree: str = "", mood: str = "") -> Phrase:
-    """Describes the subject: "was too tired", "était trop fatiguée"; "is hungry" becomes "a faim"."""
+    """Builds a predicate with an adjective: "was too tired", "était trop fatiguée"; "is hungry" becomes "a faim"."""
     english, french = to_be(subject, tense, mood)[:2]
     word = adjective.french[2 * subject.plural + subject.feminine]
     if adjective.noun:
@@ -181,7 +181,7 @@ def _conjugate(verb: str, tense: TenseOfBe, subject: Phrase) -> str:
 
 
 def _negate(finite: str, mood: str) -> str:
-    """Puts the finite verb between the two halves of a French negation."""
+    """Puts the finite verb between the two parts of a French negation."""
     second = {"not": "pas", "never": "jamais"}.get(mood)
     return f"ne {finite} {second}" if second else finite
 

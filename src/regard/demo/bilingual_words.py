@@ -1,16 +1,16 @@
-"""The words of the demonstration grammar: nouns, adjectives and verbs, English beside French."""
+"""The words of the demo grammar: nouns, adjectives and verbs in English and French."""
 
 from __future__ import annotations
 
 from regard.demo.grammar_files import GRAMMAR, load_table, require_known
 
-PERSONS = ("je", "il", "nous", "vous", "ils")  # the order of every row of conjugated forms
+PERSONS = ("je", "il", "nous", "vous", "ils")  # the order of conjugated forms in all tables
 ADJECTIVE_MARKS = ("absolute", "lasting", "attributive", "color", "good", "bad", "welcome")
 VERB_MARKS = ("être", "sudden", "habit", "daily", "definite", "affirmative", "dislike")
 
 
 class Noun:
-    """A noun in both languages, singular and plural, with its tags: its name, and the groups it belongs to."""
+    """A noun in both languages, singular and plural; its tags are its name and the groups to which it belongs."""
 
     def __init__(self, english: str, french: str, gender: str, tags: str) -> None:
         require_known(gender, ("m", "f"), "gender")
@@ -26,13 +26,13 @@ class Adjective:
         require_known(position, ("before", "after", "predicate"), "position")
         self.english, self.position, self.marks = english, position, _parse_marks(marks, ADJECTIVE_MARKS)
         self.french = _split_forms(french, 5 if french.count("/") == 4 else 4)
-        self.before_vowel = (*self.french, self.french[0])[4]  # the masculine: "bel" for "beau"
-        self.noun = noun  # what one has in French: "faim" for "hungry"
+        self.before_vowel = (*self.french, self.french[0])[4]  # masculine form before a vowel, such as "bel" for "beau"
+        self.noun = noun  # French noun used with "avoir" instead, such as "faim" for "hungry"
         self.fits = frozenset(noun.name for noun in Nouns.parse(fits))
 
 
 class VerbForms:
-    """A verb in both languages; its English forms end in its preposition, `then` follows the French ones."""
+    """A verb in both languages; the English forms include the preposition, and `then` follows the French forms."""
 
     def __init__(self, english: str, infinitive: str, present: str, participle: str, then: str, marks: str) -> None:
         self.english, third, past = _split_forms(english, 3)
@@ -44,7 +44,7 @@ class VerbForms:
 
     @staticmethod
     def parse(name: str) -> VerbForms:
-        """Returns the verb of this name."""
+        """Returns the verb with this name."""
         require_known(name, VERBS, "verb")
         return VERBS[name]
 
@@ -63,7 +63,7 @@ def _parse_marks(text: str, known: tuple[str, ...]) -> frozenset[str]:
 
 
 class Nouns(tuple[Noun, ...]):
-    """Nouns with any of some names or tags, in the order of their table."""
+    """A tuple of nouns in the order of their table."""
 
     @classmethod
     def parse(cls, names: str) -> Nouns:
@@ -75,22 +75,22 @@ class Nouns(tuple[Noun, ...]):
 
 
 class Adjectives(tuple[Adjective, ...]):
-    """Adjectives in the order in which they are listed."""
+    """A tuple of adjectives in the given order."""
 
     @classmethod
     def parse(cls, names: str) -> Adjectives:
-        """Returns the adjectives of these names."""
+        """Returns the adjectives with these names."""
         for name in str(names).split():
             require_known(name, ADJECTIVES, "adjective")
         return cls(ADJECTIVES[name] for name in names.split())
 
 
 class VerbChoice(str):
-    """The name of a verb, or of one that is negated: "like", "not like"."""
+    """The name of a verb, which may be negated: "like", "not like"."""
 
     @classmethod
     def parse(cls, name: str) -> VerbChoice:
-        """Checks that the verb is known."""
+        """Raises an error if the verb is unknown."""
         require_known(str(name).removeprefix("not "), VERBS, "verb")
         return cls(name)
 

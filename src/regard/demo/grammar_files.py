@@ -1,4 +1,4 @@
-"""Reads the files of the demonstration grammar; an error names the file and the entry."""
+"""Reads the files of the demo grammar; error messages name the file and the entry."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Schema = TypeVar("Schema")
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of a TOML file: only these keys, with values of these types."""
+    """Base class for the entries of a TOML file; unknown keys and values of other types are errors."""
 
 
 def load_table(path: Path, columns: str, parse: Callable[..., Schema]) -> dict[str, Schema]:
-    """Parses each line of a table, by its first word; "|" separates columns, "#" starts a comment line."""
+    """Parses the lines of a table, keyed by their first word; "|" separates columns, "#" begins a comment line."""
     entries: dict[str, Schema] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -31,7 +31,7 @@ def load_table(path: Path, columns: str, parse: Callable[..., Schema]) -> dict[s
         if len(cells) != len(columns.split("|")):
             raise DataError(f"{len(cells)} columns instead of {columns}", path, number)
         if name in entries:
-            raise DataError(f"a second entry for {name!r}: remove one of the two", path, number)
+            raise DataError(f"duplicate entry for {name!r}: remove one of the two", path, number)
         try:
             entries[name] = parse(*cells)
         except ValueError as error:
@@ -40,7 +40,7 @@ def load_table(path: Path, columns: str, parse: Callable[..., Schema]) -> dict[s
 
 
 def load_toml(path: Path, schema: type[Schema]) -> Schema:
-    """Reads a TOML file that a schema describes. Types of the grammar, such as Nouns, parse their text themselves."""
+    """Reads a TOML file as an instance of a schema; types of the grammar, such as Nouns, parse their own text."""
     try:
         return msgspec.toml.decode(path.read_bytes(), type=schema, dec_hook=parse_own_type)
     except msgspec.MsgspecError as error:
@@ -48,7 +48,7 @@ def load_toml(path: Path, schema: type[Schema]) -> Schema:
 
 
 def load_entries(path: Path, kind: str, schema: type[Schema]) -> list[Schema]:
-    """Reads each [[kind]] of a TOML file."""
+    """Reads all [[kind]] tables of a TOML file."""
     entries = []
     for number, entry in enumerate(load_toml(path, dict[str, Any]).get(kind, []), 1):
         try:
@@ -64,12 +64,12 @@ def parse_own_type(kind: Any, value: Any) -> Any:
 
 
 def one_of(names: Iterable[str]) -> msgspec.Meta:
-    """Returns the description of a text that is one of these names."""
+    """Returns a msgspec constraint that allows only these names."""
     return msgspec.Meta(pattern=f"^(?:{'|'.join(names)})$")
 
 
 def require_known(name: Any, known: Collection[str], what: str) -> None:
-    """Refuses a name that is not among the known ones, and suggests one with a similar spelling."""
+    """Raises an error with a suggestion if a name is not among the known ones."""
     if name not in known:
         close = difflib.get_close_matches(str(name), known, 1)
         raise ValueError(f"unknown {what} {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))

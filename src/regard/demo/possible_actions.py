@@ -1,7 +1,7 @@
-"""Actions of the demonstration grammar: their possible actors, objects and reasons; and the places of things.
+"""The actions of the demo grammar, with their possible actors, objects and reasons, and the places of things.
 
-A reason belongs to the actor or to the object: an animal does not cross the street because *it* is too tired, or
-because *it* is too wide. Which of the two "it" is shows in French.
+A reason refers to the actor or to the object: an animal does not cross the street because *it* is too tired, or
+because *it* is too wide. The French pronoun shows which of the two "it" stands for.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from regard.demo.grammar_files import GRAMMAR, Entry, load_entries
 
 
 class Reasons(Entry, frozen=True):
-    """Adjectives of the actor and of the object."""
+    """Adjectives that give a reason and describe the actor or the object."""
 
     actor: Adjectives = Adjectives()
     object: Adjectives = Adjectives()
 
 
 class Action(Entry, frozen=True):
-    """A verb with its possible actors and objects, and the reasons against it, for it, or seen after it."""
+    """A verb with its possible actors and objects, and reasons against it, for it, or that follow from it."""
 
     verb: VerbForms
     actors: Nouns

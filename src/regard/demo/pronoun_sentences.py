@@ -1,4 +1,4 @@
-"""Draws sentences whose pronoun stands for either of two nouns, by what the adjective can describe.
+"""Samples sentences whose pronoun stands for one of two nouns, depending on what the adjective can describe.
 
 "The animal didn't cross the street because it was too tired": il, the animal. "... because it was too wide": elle,
 the street.
@@ -21,7 +21,7 @@ from regard.demo.sentence_patterns import draw_determiner
 
 
 class Frame(Entry, frozen=True):
-    """The words between an action and its reason, with the tenses of both and the reasons that can follow."""
+    """The words between an action and its reason, with the tenses of both and the possible kinds of reasons."""
 
     tense: Tense
     english: str
@@ -35,7 +35,7 @@ class Frame(Entry, frozen=True):
     copies: int = 1
 
     def possible_reasons(self, action: Action, actor: Noun, thing: Noun, about_actor: bool) -> list[Adjective]:
-        """Returns the adjectives that can describe the one noun and not the other."""
+        """Returns the adjectives that can describe one of the nouns, but not the other."""
         one, other = (actor, thing) if about_actor else (thing, actor)
         lasting = ("actor" if about_actor else "object") in self.lasting
         return [
@@ -47,7 +47,7 @@ class Frame(Entry, frozen=True):
         ]
 
     def possible_degrees(self, reason: Adjective) -> list[str]:
-        """Returns the degrees of an adjective; a degree that is listed twice is twice as likely."""
+        """Returns the possible degrees of an adjective; a degree that is listed twice is twice as probable."""
         if "absolute" in reason.marks:
             return [""]
         return ["very" if degree == "too" and "welcome" in reason.marks else degree for degree in self.degrees]
@@ -55,7 +55,7 @@ class Frame(Entry, frozen=True):
     def build(
         self, action: Action, actor: Phrase, thing: Phrase, about_actor: bool, reason: Adjective, degree: str
     ) -> build.Sentence:
-        """Builds a sentence about an action that the actor does or does not do, for this reason."""
+        """Builds a sentence about an action that the actor does or does not do for a reason."""
         pronoun = _pronoun_for(actor if about_actor else thing)
         did = build.verb_phrase(actor, action.verb, self.tense, self.negation)
         why = build.predicate(pronoun, reason, self.reason_tense, degree)
@@ -65,7 +65,7 @@ class Frame(Entry, frozen=True):
 
 
 def _pronoun_for(phrase: Phrase) -> Phrase:
-    """Returns the pronoun for a noun phrase: they, it, he or she; ils, elles, il or elle."""
+    """Returns the pronoun for a noun phrase in both languages, such as "it" and "elle"."""
     french = ("il", "elle")[phrase.feminine]
     if phrase.person == THEY:
         return phrase._replace(english="they", french=french + "s", pairs=())
@@ -87,9 +87,9 @@ FRAMES = {frame.name: frame for frame in _DATA.frame if frame.name}
 
 
 def draw_pronoun_sentence(rng: Random) -> build.Sentence:
-    """Draws a sentence about its actor or its object, masculine or feminine, each as often as the other."""
+    """Samples a sentence whose pronoun stands for the actor or the object, masculine or feminine, equally often."""
     about_actor, feminine = rng.random() < 0.5, rng.random() < 0.5
-    other = feminine if rng.random() < 0.1 else not feminine  # mostly the genders differ
+    other = feminine if rng.random() < 0.1 else not feminine  # the genders usually differ
     while True:
         frame = rng.choice(_CHOICES)
         action = rng.choice(_with_reasons(frame.reasons))
@@ -98,12 +98,12 @@ def draw_pronoun_sentence(rng: Random) -> build.Sentence:
         actors = _of_gender(action.actors, feminine if about_actor else other)
         objects = _of_gender(action.objects, other if about_actor else feminine)
         actor, thing = (rng.choice(nouns) if nouns else None for nouns in (actors, objects))
-        plurals = ((False, False), (True, True), (True, False), (False, True))  # of the actor and of the object
+        plurals = ((False, False), (True, True), (True, False), (False, True))  # for the actor and the object
         many, several = rng.choices(plurals, (66, 20, 8, 6))[0]
         if actor is None or thing is None or (several and "mass" in thing.tags):
             continue
         if "person" in actor.tags and not many and rng.random() < 0.6:
-            continue  # one person is he or she in English, so there is little to find out
+            continue  # "he" or "she" would reveal the gender
         if reasons := frame.possible_reasons(action, actor, thing, about_actor):
             reason = rng.choice(reasons)
             one, two = _draw_phrase(rng, actor, many, reason), _draw_phrase(rng, thing, several, reason)
@@ -123,7 +123,7 @@ def _of_gender(choices: Nouns, feminine: bool) -> tuple[Noun, ...]:
 
 
 def _draw_phrase(rng: Random, noun: Noun, plural: bool, reason: Adjective) -> Phrase:
-    """Draws a noun phrase whose adjective, if any, is unrelated to the reason."""
+    """Samples a noun phrase whose adjective, if any, is unrelated to the reason."""
     word = rng.choice(_DATA.mild)
     mild = noun.name in word.fits and reason.english not in ("beautiful", "pretty", word.english)
     adjectives = (word,) if mild and rng.random() < 0.5 else ()

@@ -1,8 +1,8 @@
-"""Generates the sentence pairs of the demonstration, English to French, split for training and testing.
+"""Generates the English-French sentence pairs of the demo, split into training, dev and test set.
 
-The point of the language is the word "it": "The animal didn't cross the street because it was too tired" is about the
-animal (il), "... because it was too wide" is about the street (elle). The test sentences hold a combination of noun
-and adjective that training never shows, so that a translator must have learnt what the words mean together.
+The sentences test the word "it": in "The animal didn't cross the street because it was too tired", it is the animal
+(il), and in "... because it was too wide", it is the street (elle). The test sentences contain combinations of nouns
+and adjectives that do not occur in training, so that a translator must have learned what the words mean together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from regard.errors import SettingsError
 
 @dataclass(frozen=True)
 class SentenceSplits:
-    """Sentences for training, for validation and for testing."""
+    """The sentences of the training, dev and test set."""
 
     train: list[Sentence]
     dev: list[Sentence]
@@ -33,10 +33,10 @@ class SentenceSplits:
 
 
 def generate_splits(train: int = 40_000, dev: int = 500, test: int = 1_000, seed: int = 0) -> SentenceSplits:
-    """Generates distinct sentences; each of test holds a held-out pair of noun and adjective, the others none.
+    """Generates distinct sentences; only test sentences contain held-out pairs of a noun and an adjective.
 
-    Test opens with the EXAMPLES. Half of it is coreference, balanced over the pronouns and over which of the two nouns
-    the pronoun stands for.
+    The test set begins with EXAMPLES. Half of it has pronouns that stand for one of two nouns, with a fixed share of
+    each pronoun and of each noun.
     """
     splits = SentenceSplits([], [], _EXAMPLES[:test])
     seen, room, rng = set(EXAMPLES), _cell_sizes(test), Random(seed)
@@ -68,12 +68,12 @@ def _draw_sentence(rng: Random) -> Sentence:
 
 
 def _cell(sentence: Sentence) -> tuple[str | None, bool]:
-    """Returns the pronoun and whether it stands for the actor: test has as many sentences of each."""
+    """Returns the category of a test sentence: the pronoun, and whether it stands for the actor."""
     return sentence.pronoun, sentence.about_actor
 
 
 def _cell_sizes(test: int) -> Counter[tuple[str | None, bool]]:
-    """Returns the number of test sentences for each pronoun and its noun."""
+    """Returns the number of test sentences in each category."""
     shares = {"il": 0.0875, "elle": 0.0875, "ils": 0.0375, "elles": 0.0375}
     room: Counter[tuple[str | None, bool]]
     room = Counter({(word, about): int(share * test) for word, share in shares.items() for about in (True, False)})
@@ -82,7 +82,7 @@ def _cell_sizes(test: int) -> Counter[tuple[str | None, bool]]:
 
 
 def write_pairs(path: Path, sentences: Sequence[Sentence]) -> Path:
-    """Writes a .tsv as training reads it."""
+    """Writes sentences as a .tsv file of pairs."""
     path.write_text("".join(f"{s.source}\t{s.target}\n" for s in sentences), encoding="utf-8", newline="\n")
     return path
 
@@ -91,7 +91,7 @@ _CLAUSE = re.compile(r"(?:\bparce qu['’]|\bs['’]|\b(?:mais|si|quand|et) )(il
 
 
 def pronoun_accuracy(hypotheses: Sequence[str], sentences: Sequence[Sentence]) -> float:
-    """Returns the share of the sentences with a pronoun whose translation opens its last clause with the right one."""
+    """Returns the share of sentences with a pronoun whose translation has the correct one in its last clause."""
     judged = [
         sentence.pronoun == str((_CLAUSE.findall(hypothesis) or [""])[-1]).lower()
         for hypothesis, sentence in zip(hypotheses, sentences, strict=True)
@@ -103,10 +103,10 @@ def pronoun_accuracy(hypotheses: Sequence[str], sentences: Sequence[Sentence]) -
 
 
 def _hold_out() -> frozenset[tuple[str, str]]:
-    """Returns about one in seven of the pairs of noun and adjective, by a hash that never changes.
+    """Chooses about one in seven of the pairs of a noun and an adjective, by a hash that never changes.
 
-    They are chosen adjective by adjective and gender by gender, so that each form of each adjective stays in training
-    with other nouns.
+    They are chosen separately for each adjective and gender, so that each form of an adjective occurs in training with
+    other nouns.
     """
     forced = {pair for example in _EXAMPLES for pair in example.pairs}
     held = set(forced)
@@ -121,4 +121,4 @@ def _hold_out() -> frozenset[tuple[str, str]]:
 
 _EXAMPLES = load_entries(GRAMMAR / "examples.toml", "example", Sentence)
 EXAMPLES = tuple(example.source for example in _EXAMPLES)
-HELD_OUT = _hold_out()  # (noun, adjective), by their English names; test sentences alone hold them
+HELD_OUT = _hold_out()  # (noun, adjective) in English; only test sentences contain these pairs

@@ -1,4 +1,4 @@
-"""Draws sentences from the patterns of grammar/patterns.toml, which describes the parts that a pattern can have."""
+"""Samples sentences from the patterns in grammar/patterns.toml, which explains the parts of a pattern."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NO_VERBS: list[VerbChoice] = []
 _NO_WEIGHTS: list[int] = []
 _PEOPLE = Nouns.parse("person")
 _PREDICATIVE = Adjectives(word for word in ADJECTIVES.values() if "attributive" not in word.marks)
-_EXCESSIVE = frozenset(  # what can be too much
+_EXCESSIVE = frozenset(  # adjectives that make sense with "too"
     word
     for action in ACTIONS["reasoned"] + ACTIONS["inanimate"]
     for word in action.against.actor + action.against.object
@@ -53,14 +53,14 @@ Name = TypeVar("Name", bound=str)
 
 
 class PatternPart:
-    """A part of a sentence to draw: the name of a `draw_` method below, and its arguments."""
+    """A part of a sentence to sample: the name of a `draw_` method of `DrawnParts` and its arguments."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
         self.name, self.arguments = name, arguments
 
     @classmethod
     def parse(cls, value: str | dict[str, Any]) -> PatternPart:
-        """Checks the name and the arguments against the method and its annotations."""
+        """Validates the name and the arguments against the signature of the method."""
         arguments = dict(value) if isinstance(value, dict) else {"part": value}
         name, methods = arguments.pop("part", ""), vars(DrawnParts)
         require_known(name, ["variant", *(each[5:] for each in methods if each.startswith("draw_"))], "part")
@@ -82,7 +82,7 @@ class PatternPart:
 
 
 class Pattern(Entry, frozen=True):
-    """A kind of sentence, or a variant of one: parts to draw in order, and the texts to put them into."""
+    """A kind of sentence or a variant of it: the parts to sample in order, and the texts that contain them."""
 
     draw: list[PatternPart]
     kind: str = ""
@@ -98,14 +98,14 @@ class Pattern(Entry, frozen=True):
             require_known(field[0], phrases, "part in a text")
 
     def draw_sentence(self, rng: Random) -> build.Sentence:
-        """Draws each part, and puts them into the texts of the pattern or of the variant that is drawn."""
+        """Samples each part, and inserts the parts into the texts of the pattern or of the sampled variant."""
         drawn = DrawnParts(rng)
         try:
             text = self._draw_parts(drawn)
             used = [getattr(drawn, name) for name, singular, _ in _FIELD.findall(text.english) if not singular]
             english, french = drawn.fill(text.english, 0), drawn.fill(text.french, 1)
         except AttributeError as error:
-            raise DataError(f"pattern {self.kind}: draw {error.name} before it is needed", _FILE) from error
+            raise DataError(f"pattern {self.kind}: {error.name} must be drawn before it is used", _FILE) from error
         return build.finish_sentence(self.kind, english, french, used)
 
     def _draw_parts(self, drawn: DrawnParts) -> Pattern:
@@ -130,7 +130,7 @@ class Pattern(Entry, frozen=True):
 
 
 class DrawnParts:
-    """The parts of a sentence that have been drawn. Each `draw_` method draws one more."""
+    """The parts of a sentence that have been sampled; each `draw_` method samples one more."""
 
     subject: Phrase
     verb: Phrase
@@ -149,7 +149,7 @@ class DrawnParts:
         self.rng, self.tense, self.mood, self.plural, self.disliked = rng, "present", "", False, False
 
     def fill(self, text: str, language: int) -> str:
-        """Puts the parts into a text of one language: {thing}, or {thing:is|are} by its number."""
+        """Inserts the parts into a text of one language: {thing}, or {thing:is|are} depending on its number."""
 
         def value(match: re.Match[str]) -> str:
             phrase: Phrase = getattr(self, match[1])
@@ -158,8 +158,8 @@ class DrawnParts:
         return _FIELD.sub(value, text)
 
     def draw_subject(self, pronoun: float, described: float) -> None:
-        # In the past with être, French shows the sex of I, we and you, which English hides. In the present, these do
-        # what is done daily, so that training sees each form of a verb often enough.
+        # In the past with être, French shows the gender of I, we and you, which English does not. In the present, these
+        # pronouns are used only with daily actions, so that each form of a verb occurs often enough in training.
         action, barred = getattr(self, "action", None), False
         if self.rng.random() >= pronoun:
             nouns = action.actors if action else _PEOPLE
@@ -272,7 +272,7 @@ class DrawnParts:
         self.thing = noun_phrase(article, self.noun, plural and not mass, words)
 
     def _contradiction(self, consistent: bool) -> str:
-        """Returns the mark of adjectives that contradict the verb: people do not hate good things."""
+        """Returns the mark of adjectives that contradict the verb, since people do not hate good things."""
         return ("good" if self.disliked else "bad") if consistent else ""
 
     def draw_owner(self) -> None:
@@ -296,7 +296,7 @@ class DrawnParts:
 
 
 def draw_determiner(rng: Random, noun: Noun, the: float = 0.5) -> str:
-    """Draws the, this, my, your ...; people have sisters and pets, but not queens and rivers."""
+    """Samples a determiner: the, this or, for relatives and pets rather than queens and rivers, my, your and so on."""
     owned: list[str] = WORDS.articles["owned"]
     if "relative" in noun.tags:
         return rng.choice(owned)
@@ -306,7 +306,7 @@ def draw_determiner(rng: Random, noun: Noun, the: float = 0.5) -> str:
 
 
 def _known_phrase(rng: Random, noun: Noun, described: float, the: float = 0.5, banned: str = "") -> Phrase:
-    """Draws a definite noun phrase, described by adjectives with this probability."""
+    """Samples a definite noun phrase, which has adjectives with probability `described`."""
     adjectives = _draw_adjectives(rng, noun, described, banned)
     return noun_phrase(draw_determiner(rng, noun, the), noun, _draw_plural(rng, noun, 0.35), adjectives)
 
@@ -316,7 +316,7 @@ def _draw_plural(rng: Random, noun: Noun, chance: float) -> bool:
 
 
 def _draw_adjectives(rng: Random, noun: Noun, described: float, banned: str = "") -> tuple[Adjective, ...]:
-    """Draws no adjective, one, or one on each side of the French noun; never with the banned mark."""
+    """Samples no adjective, one, or one on each side of the French noun, without the mark `banned`."""
     if rng.random() >= described:
         return ()
     word = rng.choice(_BESIDE[noun])

@@ -1,7 +1,7 @@
-"""Trains the glass model: so small that every number of it fits on a screen, and yet it knows what "it" is.
+"""Trains the glass model, which is small enough to show all its numbers on a screen, but knows what "it" stands for.
 
-It comes with the package, in GLASS. `python -m regard.demo.train_glass_model FOLDER` trains it anew, in a few minutes
-on one core.
+The package contains the trained model in GLASS. `python -m regard.demo.train_glass_model FOLDER` trains it again, in a
+few minutes on one core.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ hold a noun and an adjective that training never shows together, such as "animal
 
 
 def train_glass_model(folder: Path) -> None:
-    """Trains the model into a folder, and removes what only training needs."""
+    """Trains the model in a folder, and removes the files that only training needs."""
     splits = generate_glass_splits()
     with tempfile.TemporaryDirectory() as place:
         files = [write_pairs(Path(place) / f"{name}.tsv", getattr(splits, name)) for name in ("train", "dev", "test")]
@@ -48,9 +48,9 @@ def train_glass_model(folder: Path) -> None:
 
 
 def generate_glass_splits() -> SentenceSplits:
-    """Generates all sentences of a small part of the grammar; test has word pairs that training does not have.
+    """Generates all sentences of a small part of the grammar; the test set has word pairs that training lacks.
 
-    Test opens with the first two of the EXAMPLES, the animal that is too tired and the street that is too wide.
+    The test set begins with the first two EXAMPLES, the animal that is too tired and the street that is too wide.
     """
     sentences = [sentence for _, sentence in sorted({each.source: each for each in _combine()}.items())]
     Random(0).shuffle(sentences)

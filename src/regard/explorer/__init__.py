@@ -1,1 +1,1 @@
-"""Looks into a model: one sentence, every number on its way, and what happens when some of them change."""
+"""The explorer, which shows every tensor that a model computes for a text, and the effect of changing some of them."""

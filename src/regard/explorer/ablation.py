@@ -1,4 +1,4 @@
-"""Ablates every head or every sublayer in turn, with many copies in one pass, and measures the effect of each."""
+"""Ablates every head or sublayer separately, many of them in one batch, and measures the effect of each ablation."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from regard.explorer.request_types import LIMITS
 from regard.model.observe import Trace, observe
 
 MOST_LOGITS = 2**25
-"""Maximum number of logits of one pass: fewer copies run together if texts are long or vocabularies large."""
+"""Maximum number of logits in one pass; it limits the batch size for long texts and large vocabularies."""
 
 
 class Lesion(NamedTuple):
-    """A part that one copy lacks: a head of an attention, or a whole sublayer."""
+    """The part that is ablated in one row of a batch: an attention head or a whole sublayer."""
 
     site: str
     head: int | None
 
 
 class GoneError(Exception):
-    """Raised when the client has left and no longer needs the answer."""
+    """Raised when the client has disconnected and no longer needs the answer."""
 
 
 def ablate(
@@ -37,7 +37,7 @@ def ablate(
 ) -> dict[str, Any]:
     """Returns the effect of ablating each head or sublayer; `targets` may name the kinds or stacks to ablate.
 
-    Between two batches it calls `gone`, and stops if it returns True.
+    Calls `gone` between two batches, and stops if it returns True.
     """
     if run.answers is None:
         problem = "this model predicts neither tokens nor labels"
@@ -80,14 +80,14 @@ def find_lesions(anatomy: Anatomy, what: str) -> dict[str, list[Lesion]]:
 
 
 def measure(run: Pass, lesions: Sequence[Lesion], op: str, gone: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Yields the effect of each lesion at each step; each copy in a batch has another lesion.
+    """Yields the effect of each lesion at each step; each row of a batch has a different lesion.
 
-    An effect is the change in log-probability (`delta`), and the most probable token if it changed (`top`).
+    An effect consists of the change in log-probability, `delta`, and the most probable token if it changed, `top`.
     """
     chosen, before = torch.tensor(run.chosen), run.log_probabilities  # [R], [R, V]
     first, intact = before.argmax(-1), before.gather(1, chosen[:, None]).squeeze(1)
     output = run.anatomy.output_layer()
-    logits = (0 if output is None else output.out_features) * len(run.inputs.tokens[run.anatomy.written])  # of a copy
+    logits = (0 if output is None else output.out_features) * len(run.inputs.tokens[run.anatomy.written])  # of one row
     size = max(1, min(LIMITS.ablation_batch, MOST_LOGITS // max(1, logits)))
     for start in range(0, len(lesions), size):
         if gone():
@@ -104,14 +104,14 @@ def measure(run: Pass, lesions: Sequence[Lesion], op: str, gone: Callable[[], bo
 
 
 def display_answer(run: Pass, answer: int) -> str:
-    """Returns a token or a label as text."""
+    """Returns the display form of a token or a label."""
     if run.anatomy.task == "classify":
         return run.anatomy.settings.data.labels[answer]
     return run.anatomy.lexicons[run.anatomy.written].display(answer)
 
 
 def run_with_lesions(run: Pass, lesions: Sequence[Lesion], op: str) -> Tensor:
-    """Returns the logits [B, R, V] of copies with one lesion each, in addition to the run's patches."""
+    """Returns the logits [B, R, V] of a batch with one lesion per row, in addition to the patches of the run."""
     by_name: dict[str, list[tuple[int, int | None]]] = {}
     for row, (site, head) in enumerate(lesions):
         by_name.setdefault(f"{site}.{'output' if head is None else 'context'}", []).append((row, head))
@@ -122,7 +122,7 @@ def run_with_lesions(run: Pass, lesions: Sequence[Lesion], op: str) -> Tensor:
     traces: list[Trace] = []
 
     def forget(x: Tensor) -> Tensor:
-        """Frees the recorded tensors after a layer, which would fill the memory."""
+        """Frees the recorded tensors after each layer, to limit memory."""
         traces[0].clear()
         return x
 
@@ -137,9 +137,9 @@ def run_with_lesions(run: Pass, lesions: Sequence[Lesion], op: str) -> Tensor:
 
 
 def change_copies(places: Sequence[tuple[int, int | None]], new: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Replaces one head, or the whole output, of each of these copies in a batch [B, ...]."""
+    """Replaces one head, or the whole output, in each of the given rows of a batch [B, ...]."""
     x = x.clone()
     for row, head in places:
-        part = x[row] if head is None else x[row, head]  # a view of the copy
+        part = x[row] if head is None else x[row, head]  # a view of x
         part[...] = new(part[None])[0]
     return x

@@ -1,7 +1,7 @@
-"""Checks the patches of a run and turns them into edits of the tensors that `observe` records.
+"""Validates the patches of a run, and converts them to edits of the tensors that `observe` records.
 
-Patches apply while the output is written and in the run that is shown. In causal stacks, the mean over positions
-covers the positions so far, so that both have the same numbers.
+Patches apply while the output is generated and in the recorded pass over the finished text. In causal stacks, means are
+taken over the positions so far, so that both have the same values.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check_patches(patches: Sequence[Patch], anatomy: Anatomy) -> None:
 
 
 def check_places(patches: Sequence[Patch], anatomy: Anatomy, lengths: Mapping[str, int]) -> None:
-    """Raises InputError for a patch of a token beyond its text; `lengths` are the lengths of the texts."""
+    """Raises InputError if a patch refers to a position beyond the end of a text; `lengths` are the text lengths."""
     for number, patch in enumerate(patches, 1):
         field = f"patch {number}"
         if patch.op == "hide":
@@ -57,11 +57,11 @@ def check_places(patches: Sequence[Patch], anatomy: Anatomy, lengths: Mapping[st
             require_below(visible, patch.key, f"{field}: key")
     hidden = hidden_places(patches)
     if hidden and len(hidden) >= lengths[anatomy.read]:
-        raise InputError("patch: hides every token; leave at least one visible")
+        raise InputError("patch: all tokens are hidden; leave at least one visible")
 
 
 def require_below(limit: int, number: int | None, field: str) -> None:
-    """Raises InputError for a number that is not below the limit."""
+    """Raises InputError if a number is not below the limit."""
     if number is not None and number >= limit:
         raise InputError(f"{field}: must be from 0 to {limit - 1}, not {number}")
 
@@ -72,7 +72,7 @@ def hidden_places(patches: Sequence[Patch]) -> list[int]:
 
 
 def possible_ops(site: str, anatomy: Anatomy) -> tuple[str, ...]:
-    """Returns the operations that are possible at a site; none if the model does not have the site."""
+    """Returns the operations that are possible at a site; empty if the model does not have the site."""
     if site == anatomy.read:
         return ("hide",)
     added = anatomy.shape.positions not in ("rotary", "none")
@@ -89,7 +89,7 @@ def possible_ops(site: str, anatomy: Anatomy) -> tuple[str, ...]:
 
 
 def make_edits(patches: Sequence[Patch], anatomy: Anatomy) -> dict[str, Edit]:
-    """Returns the patches as edits, by the names of the tensors that they change."""
+    """Converts patches to edits, keyed by the names of the tensors that they change."""
     edits: dict[str, Edit] = {}
     for patch in patches:
         add_edits(edits, edits_of(patch, anatomy))
@@ -97,14 +97,14 @@ def make_edits(patches: Sequence[Patch], anatomy: Anatomy) -> dict[str, Edit]:
 
 
 def add_edits(edits: dict[str, Edit], more: Iterable[tuple[str, Edit]]) -> None:
-    """Adds further edits to `edits`; several edits of one tensor apply one after the other."""
+    """Adds edits to `edits`; several edits of the same tensor apply one after the other."""
     for name, edit in more:
         first = edits.get(name)
         edits[name] = edit if first is None else lambda x, first=first, edit=edit: edit(first(x))  # type: ignore[misc]
 
 
 def edits_of(patch: Patch, anatomy: Anatomy) -> Iterator[tuple[str, Edit]]:
-    """Yields the edits that make one patch."""
+    """Yields the tensor edits for one patch."""
     stack = anatomy.stacks.get(patch.site.partition(".")[0])
     match patch.op:
         case "hide":
@@ -131,14 +131,14 @@ def edits_of(patch: Patch, anatomy: Anatomy) -> Iterator[tuple[str, Edit]]:
 
 
 def change_head(head: int, new: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Replaces one head's part [B, T, ...] of [B, H, T, ...] by `new` of it."""
+    """Applies `new` to the part [B, T, ...] of one head in [B, H, T, ...]."""
     x = x.clone()
     x[:, head] = new(x[:, head])
     return x
 
 
 def replacement(op: str, causal: bool) -> Callable[[Tensor], Tensor]:
-    """Returns a function that replaces [B, T, K] by zeros, or each row by the mean of all rows, or of those so far."""
+    """Returns a function that replaces rows of [B, T, K] by zeros, or by the mean of all rows or of those so far."""
     if op == "zero":
         return torch.zeros_like
     return mean_so_far if causal else lambda x: x.mean(1, keepdim=True).expand_as(x)
@@ -156,7 +156,7 @@ def level(masked: Tensor) -> Tensor:
 
 
 def force(patch: Patch, weights: Tensor) -> Tensor:
-    """Puts all the weight of one row of [B, H, T, S] on one key; does nothing while the row does not exist yet."""
+    """Puts all attention of one query in [B, H, T, S] on one key; does nothing while the query does not exist yet."""
     if patch.query is None or patch.query >= weights.shape[2]:
         return weights
     weights = weights.clone()
@@ -166,7 +166,7 @@ def force(patch: Patch, weights: Tensor) -> Tensor:
 
 
 def hide(position: int, masked: Tensor) -> Tensor:
-    """Masks a position in scores [B, H, T, T] for all tokens but itself."""
+    """Masks a position in scores [B, H, T, T] for all other tokens."""
     if position >= masked.shape[3]:
         return masked
     others = torch.arange(masked.shape[2], device=masked.device) != position
@@ -176,7 +176,7 @@ def hide(position: int, masked: Tensor) -> Tensor:
 
 
 def turn_back(rotary: RotaryPositions, x: Tensor) -> Tensor:
-    """Undoes the rotation of queries or keys [B, H, T, K]: with their halves swapped, it is a rotation."""
+    """Undoes the rotation of queries or keys [B, H, T, K] by swapping their halves, rotating and swapping back."""
     half = x.shape[-1] // 2
     turned: Tensor = rotary(x.roll(half, -1), 0)
     return turned.roll(half, -1)

@@ -1,4 +1,4 @@
-"""Derives further tensors from a run: entropies, value-weighted attention, the logit lens, attributions of logits."""
+"""Computes tensors from those of a run: entropies, value-weighted attention, the logit lens, and logit attributions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.model.transformer import Encoder, EncoderDecoder
 
 @dataclass(frozen=True)
 class Derived:
-    """A tensor that is computed on request; its axes and shape are known before."""
+    """A tensor that is computed on request, with its axes and shape, which are known in advance."""
 
     axes: tuple[str, ...]
     shape: tuple[int, ...]
@@ -27,7 +27,7 @@ class Derived:
 
 
 def derive(run: Pass) -> dict[str, Derived]:
-    """Returns everything that can be derived from a run, by name."""
+    """Returns all tensors that can be derived from a run, keyed by name."""
     derived: dict[str, Derived] = {}
     for stack in run.anatomy.stacks.values():
         for site in stack.attentions():
@@ -109,7 +109,7 @@ def stream_norms(run: Pass, stack: str) -> Tensor:
 
 
 def stream_cosines(run: Pass, stack: str) -> Tensor:
-    """Returns [P, T]: the cosine of each token's vector with the one before it in the stream; 1 at the first point."""
+    """Returns [P, T]: the cosine between each token's vectors at a point and at the previous point; 1 at the first."""
     x = stream(run, stack)
     first = torch.ones(1, x.shape[1])
     return torch.cat([first, F.cosine_similarity(x[1:], x[:-1], dim=-1)])
@@ -124,10 +124,10 @@ def has_lens(run: Pass, stack: StackShape) -> bool:
 
 
 def lens(run: Pass, stack: StackShape) -> tuple[Tensor, Tensor, Tensor]:
-    """Reads the residual stream after each point as if it were the last: the logit lens (nostalgebraist, 2020).
+    """Computes the logit lens (nostalgebraist, 2020), which decodes the residual stream at each point like the last.
 
-    Returns ids and probabilities [P, T, 10] of the best tokens, and the rank [P, T] of the token that was chosen at
-    each position, or of the token of the text where none was chosen.
+    Returns the ids and probabilities [P, T, 10] of the best tokens, and the rank [P, T] of the token that was chosen at
+    each position or, where none was chosen, of the token of the text.
     """
     model, norm = run.anatomy.model, run.anatomy.stack(stack.name).norm
     head = model.fill if isinstance(model, Encoder) else model.logits
@@ -147,7 +147,7 @@ def lens(run: Pass, stack: StackShape) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def chosen_tokens(run: Pass, stack: StackShape) -> list[int]:
-    """Returns the token chosen at each position of a stack's text, or the text's own token where none was chosen."""
+    """Returns the token chosen at each position of a text or, where none was chosen, the token of the text."""
     tokens = list(run.inputs.tokens[stack.text])
     if stack.text == run.anatomy.written:
         for row, chosen in zip(run.inputs.rows, run.chosen, strict=True):
@@ -156,7 +156,7 @@ def chosen_tokens(run: Pass, stack: StackShape) -> list[int]:
 
 
 def attribute(run: Pass, stack: StackShape) -> dict[str, Tensor]:
-    """Returns the contributions of the parts of a decoder to the logit of the chosen token at each of T positions.
+    """Returns the contribution of each part of a decoder to the logit of the chosen token at each of T positions.
 
     The residual stream is a sum, and the logit is linear in it except for the norms. With the mean and deviation of
     each norm fixed at their values in this run, norms are linear too, and the logit is exactly the sum of its parts.
@@ -164,7 +164,7 @@ def attribute(run: Pass, stack: StackShape) -> dict[str, Tensor]:
     anatomy, pre = run.anatomy, run.anatomy.shape.norm == "pre"
     points = list(anatomy.points(stack.name).values())
     embedding = run.seen[points[0]].tensor.double()  # [T, D]
-    parts = torch.stack([embedding, torch.zeros_like(embedding)])  # [P, T, D]; the second collects the biases
+    parts = torch.stack([embedding, torch.zeros_like(embedding)])  # [P, T, D]; the second part sums up the biases
     for layer in range(stack.layers):
         for name in (*stack.kinds, "feed_forward"):
             site = f"{stack.name}.layers.{layer}.{name}"
@@ -197,18 +197,18 @@ def attribute(run: Pass, stack: StackShape) -> dict[str, Tensor]:
 
 
 def sublayer_parts(run: Pass, site: str) -> tuple[Tensor, Tensor]:
-    """Returns what a sublayer adds [P, T, D]: each head's part and the bias, or the whole output and no bias."""
+    """Returns the parts [P, T, D] that a sublayer adds and its bias: one part per head, or the whole feed-forward."""
     output = run.seen[f"{site}.output"].tensor.double()
     if site.endswith("feed_forward"):
         return output[None], torch.zeros_like(output)
     heads = run.seen[f"{site}.contributions"].tensor.double()
-    if f"{site}.output" in run.edits:  # dropped: nothing of the heads is added
+    if f"{site}.output" in run.edits:  # the sublayer was dropped by a patch
         heads = torch.zeros_like(heads)
     return heads, output - heads.sum(0)
 
 
 def through_norm(norm: nn.Module, x: Tensor, parts: Tensor) -> Tensor:
-    """Returns the parts [P, T, D] of x after a norm with the statistics of x; its bias is added to the second."""
+    """Normalizes the parts [P, T, D] of x with the statistics of x; adds the bias of the norm to the second part."""
     assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
     if isinstance(norm, nn.LayerNorm):
         x, parts = (each - each.mean(-1, keepdim=True) for each in (x, parts))

@@ -1,4 +1,4 @@
-"""Turns texts into tokens for display, with the characters that each covers and the word that it belongs to."""
+"""Tokenizes texts for display; each token has its position in the text and the number of its word."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from regard.tokens.tokenizer import Tokenizer
 
 CharacterSpan = tuple[int, int] | None
 CutTokens = tuple[list[int], list[CharacterSpan]]
-"""The ids of a text, and the characters that each of them covers."""
+"""The token ids of a text, and the span of characters that each of them covers."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token as the page shows it; `start` and `end` are characters of the text, `word` is -1 for special tokens."""
+    """A token for display; `start` and `end` are positions in the text, and `word` is -1 for special tokens."""
 
     id: int
     text: str
@@ -38,7 +38,7 @@ class InputTokens:
 
     tokens: list[Token]
     segments: list[int] | None = None
-    firsts: list[int] = field(default_factory=list)  # the first token of each word that is labelled
+    firsts: list[int] = field(default_factory=list)  # index of the first token of each labelled word
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -46,18 +46,18 @@ class InputTokens:
         return [token.id for token in self.tokens]
 
     def reordered(self, order: Sequence[int] | None) -> InputTokens:
-        """Returns the tokens in another order, if one is given: the first is the one at position order[0]."""
+        """Returns the tokens in the given order, in which token order[0] comes first; None keeps the order."""
         if order is None:
             return self
         if len(order) != len(self.tokens):
-            raise InputError(f"order: has {len(order)} numbers, but the text has {len(self.tokens)} tokens")
+            raise InputError(f"order: there are {len(order)} numbers, but the text has {len(self.tokens)} tokens")
         segments = None if self.segments is None else [self.segments[place] for place in order]
         firsts = [list(order).index(place) for place in self.firsts]
         return replace(self, tokens=[self.tokens[place] for place in order], segments=segments, firsts=firsts)
 
 
 class Lexicon:
-    """A tokenizer with the display form of each token."""
+    """A tokenizer, and the display forms of its tokens."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -75,7 +75,7 @@ class Lexicon:
         return self.tokenizer.pieces([token])[0]
 
     def tokens(self, ids: Sequence[int], spans: Iterable[CharacterSpan] | None = None) -> list[Token]:
-        """Returns tokens with numbered words, and with their characters if these are known."""
+        """Returns displayed tokens with numbered words, and with their character spans if known."""
         continues, can_continue = self._continuing
         word, before, tokens = -1, None, []
         for token, span in zip(ids, spans or [None] * len(ids), strict=True):
@@ -90,7 +90,7 @@ class Lexicon:
         return tokens
 
     def cut(self, text: str, *, rest: bool = False, offset: int = 0) -> CutTokens:
-        """Returns the ids of a text and their characters; `rest` means that the text continues another one."""
+        """Tokenizes a text; returns ids and character spans. `rest` means that the text continues another one."""
         if rest and not isinstance(self.tokenizer, ImportedTokenizer):
             ids = self.tokenizer.encode_continuation(text) if text else []
             offsets = self.tokenizer._offsets(ids, text)
@@ -100,10 +100,10 @@ class Lexicon:
         return ids, [(start + offset, end + offset) for start, end in offsets]
 
     def cut_gaps(self, text: str) -> CutTokens:
-        """Returns the ids of a text with [MASK] in it, as the filler reads it, and their characters."""
+        """Tokenizes a text that may contain [MASK]; returns ids and character spans."""
         mask, gaps = self.tokenizer.specials.mask, [gap.span() for gap in MASKED.finditer(text)]
         if gaps and mask is None:
-            raise InputError("text: this model's vocabulary has no mask token; remove [MASK]")
+            raise InputError("text: the vocabulary of this model has no mask token; remove [MASK]")
         ends = [*(start for start, _ in gaps), len(text)]
         ids, spans = self.cut(text[: ends[0]]) if ends[0] else ([], [])
         for gap, end in zip(gaps, ends[1:], strict=True):
@@ -118,10 +118,10 @@ def warn_of_length(count: int, most: int) -> list[str]:
 
 
 def source_tokens(lexicon: Lexicon, text: str, most: int, tags: Sequence[str] = ()) -> tuple[str, InputTokens]:
-    """Returns the line that a translator reads, cleaned as in translation, and its tokens with tags and end."""
+    """Joins the lines of a text as a translator does; returns the text and its tokens with tags and the end token."""
     lines = [line for line in map(tidy, text.splitlines()) if line]
     if not lines:
-        raise InputError("text: is empty; type a text to translate")
+        raise InputError("text: must not be empty; type a text to translate")
     warnings = [f"the text has {len(lines)} lines; they are joined into one"] if len(lines) > 1 else []
     line, tokenizer = " ".join(lines), lexicon.tokenizer
     ids, spans = lexicon.cut(line)
@@ -131,7 +131,7 @@ def source_tokens(lexicon: Lexicon, text: str, most: int, tags: Sequence[str] = 
 
 
 def prompt_tokens(lexicon: Lexicon, text: str, most: int) -> InputTokens:
-    """Returns the tokens of a writer's prompt; an empty prompt is the begin token alone."""
+    """Returns the tokens of a prompt; an empty prompt consists of the begin token only."""
     specials = lexicon.tokenizer.specials
     ids, spans = lexicon.cut(text)
     if specials.prompt or not ids:
@@ -140,9 +140,9 @@ def prompt_tokens(lexicon: Lexicon, text: str, most: int) -> InputTokens:
 
 
 def encoder_tokens(lexicon: Lexicon, text: str, pair: str | None, most: int, *, fills: bool) -> InputTokens:
-    """Returns the tokens of one or two texts with begin and ends; [MASK] is a gap if the model `fills` gaps."""
+    """Returns the tokens of one or two texts with special tokens; [MASK] is a gap if `fills` is true."""
     if not text.strip():
-        raise InputError("text: is empty; type a text")
+        raise InputError("text: must not be empty; type a text")
     specials = lexicon.tokenizer.specials
     first, first_spans = lexicon.cut_gaps(text) if fills else lexicon.cut(text)
     second, second_spans = lexicon.cut(pair) if pair else ([], [])
@@ -157,11 +157,11 @@ def encoder_tokens(lexicon: Lexicon, text: str, pair: str | None, most: int, *, 
 
 
 def word_tokens(lexicon: Lexicon, text: str, most: int) -> InputTokens:
-    """Returns the tokens of words between spaces, each tokenized by itself, for a model that labels words."""
+    """Returns the tokens of a text for a model that labels words; each word is tokenized separately."""
     specials = lexicon.tokenizer.specials
     words = [(match[0], match.start()) for match in re.finditer(r"\S+", text)]
     if not words:
-        raise InputError("text: is empty; type a text to label")
+        raise InputError("text: must not be empty; type a text to label")
     tokens, firsts = lexicon.tokens([specials.begin]), []
     cuts = lexicon.tokenizer.encode_words([word for word, _ in words])
     for number, ((word, start), cut) in enumerate(zip(words, cuts, strict=True)):

@@ -1,4 +1,4 @@
-"""Explores the space of embeddings: nearest neighbours, a map of the vocabulary, and the vectors of positions."""
+"""Computes views of the embeddings: nearest neighbours, a map of the vocabulary, and the position vectors."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from regard.tokens.token_streams import Stream
 from regard.training.batches import Examples
 
 NO_TEXT = re.compile(r"(⟨([0-9A-F]{2}|\?)⟩)+|<0x[0-9A-F]{2}>|[\[<].*(unused|extra_id|reserved).*[\]>]")
-"""Display forms of single bytes that are not a character, and of unused entries of a vocabulary."""
+"""Matches the display forms of single bytes and of unused entries in a vocabulary."""
 LETTERS = re.compile(r"[^\W\d_]{2}")
 WORD_LETTERS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff]")
-"""Letters of writing without spaces, each of which may be a word: Chinese, Japanese, Korean, Thai and Lao."""
+"""Letters that may be words on their own: Chinese, Japanese, Korean, Thai and Lao."""
 
 
 def table(anatomy: Anatomy, side: str) -> Tensor:
-    """Returns the embeddings [V, D] of a text's tokens before scaling."""
+    """Returns the unscaled token embeddings [V, D] of the source or target vocabulary."""
     if side not in anatomy.lexicons:
         raise InputError(f"side: must be {' or '.join(anatomy.lexicons)}, not {side[:40]!r}")
     return anatomy.embedding(side).tokens.weight.detach().float().cpu()
@@ -44,7 +44,7 @@ def require_tokens(rows: Tensor, ids: Sequence[int], field: str) -> None:
 
 
 def near(anatomy: Anatomy, side: str, token: int, count: int, usage: Usage | None = None) -> dict[str, Any]:
-    """Returns the tokens nearest to one: by cosine, by dot product, and by cosine in the other language."""
+    """Returns the tokens nearest to a token: by cosine, by dot product, and by cosine in the other language."""
     rows, lexicon = table(anatomy, side), anatomy.lexicons[side]
     require_tokens(rows, [token], "id")
     dots = rows @ rows[token]
@@ -64,7 +64,7 @@ def near(anatomy: Anatomy, side: str, token: int, count: int, usage: Usage | Non
 
 
 def own_pieces(anatomy: Anatomy, side: str, usage: Usage | None) -> Tensor | None:
-    """Returns [V], False for tokens that the training data has mostly on the other side; None if that is unknown."""
+    """Returns [V], False for tokens that occur mostly on the other side of the training data; None if unknown."""
     if usage is None or anatomy.task != "translate" or anatomy.vocabularies.source is not anatomy.vocabularies.target:
         return None
     return usage.counts["target" if side == "source" else "source"] <= usage.counts[side]
@@ -73,11 +73,11 @@ def own_pieces(anatomy: Anatomy, side: str, usage: Usage | None) -> Tensor | Non
 def embedding_map(
     anatomy: Anatomy, side: str, count: int, ids: Sequence[int], usage: Usage | None = None
 ) -> dict[str, Any]:
-    """Maps tokens of the vocabulary and these `ids` to their first two principal components.
+    """Projects tokens of the vocabulary, including `ids`, to their first two principal components.
 
-    It takes the most frequent tokens if the training data is available, or else the first; `order` says which.
-    Vocabularies from elsewhere begin with single letters of all kinds of writing, so the first tokens are those that
-    have two letters in a row, or one letter that may be a word if `ids` have such letters too.
+    The tokens are the most frequent ones if the training data is available, or else the first ones; see `order`.
+    Imported vocabularies begin with single letters of many scripts. Therefore, the first tokens with two letters in a
+    row are taken or, if `ids` contain letters that may be words on their own, with one such letter.
     """
     rows, lexicon = table(anatomy, side), anatomy.lexicons[side]
     require_tokens(rows, ids, "ids")
@@ -132,9 +132,9 @@ def principal(rows: Tensor) -> tuple[Tensor, list[float]]:
 
 
 def positions(anatomy: Anatomy, side: str, count: int) -> tuple[dict[str, Any], Tensor | None]:
-    """Describes the positions of a text: their kind, their first rows [N, D], and the wavelength of each column.
+    """Returns a description of the positions, including the wavelength of each column, and their first rows [N, D].
 
-    Rows of rotary positions are the cosines, then the sines, of the angles by which a head's pairs are rotated.
+    A row of rotary positions contains the cosines, then the sines, of the angles by which pairs are rotated.
     """
     table(anatomy, side)  # raises an error for an unknown side
     shape, module = anatomy.shape, anatomy.embedding(side).positions
@@ -162,14 +162,14 @@ def positions(anatomy: Anatomy, side: str, count: int) -> tuple[dict[str, Any], 
 
 @dataclass(frozen=True)
 class Usage:
-    """The number of times that each token occurs in the first texts of the training data."""
+    """The number of occurrences of each token in the first texts of the training data."""
 
-    counts: dict[str, Tensor]  # [V] by text
+    counts: dict[str, Tensor]  # [V] for each side
     texts: int
 
 
 def count_usage(anatomy: Anatomy, folder: Path | None, most: int = 50_000) -> Usage | None:
-    """Counts the tokens in a model folder's training data; returns None if it has none that can be read."""
+    """Counts the tokens in the training data of a model folder; returns None if there is no readable data."""
     data = None if folder is None else folder / TRAINING / "train"
     if data is None or not (data / ABOUT).is_file():
         return None

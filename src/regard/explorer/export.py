@@ -1,4 +1,4 @@
-"""Exports a run: its description as JSON, its tensors as safetensors, or all of it as one page without a server."""
+"""Exports a run: its description as JSON, its tensors as safetensors, or all of it as a page that needs no server."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parent / "page"
 MOST_BYTES = 50_000_000
 MOST_FULL = 2_000_000
-"""Maximum count of numbers in a page for which they are float32; larger runs are stored as float16."""
+"""Maximum number of values in a page that are stored as float32; larger runs are stored as float16."""
 WINDOW = 12
-"""Positions that the page's lens view shows at once."""
+"""Number of positions that the logit lens of the page shows at once."""
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
@@ -47,7 +47,7 @@ def export_run(run: Run, suffix: str, page: Path | None = None) -> bytes:
 
 
 def pack(run: Run, names: Iterable[str], *, half: bool = False) -> bytes:
-    """Returns tensors of a run as safetensors in float32, or float16, with the names of their axes in the metadata."""
+    """Returns tensors of a run as a safetensors file in float32 or float16, with the names of axes as metadata."""
     seen = {name: run.tensor(name) for name in dict.fromkeys(names)}
     tensors = {
         name: tensor if not tensor.is_floating_point() else to_float16(tensor) if half else tensor.float()
@@ -57,23 +57,23 @@ def pack(run: Run, names: Iterable[str], *, half: bool = False) -> bytes:
 
 
 def to_float16(tensor: Tensor) -> Tensor:
-    """Converts floating-point numbers to float16, clamped to its range; leaves infinities."""
+    """Converts a tensor to float16; values beyond its range are clamped, but infinities are kept."""
     most = torch.finfo(torch.float16).max
     return torch.where(tensor.isinf(), tensor, tensor.clamp(-most, most)).half()
 
 
 def safetensors_bytes(tensors: Mapping[str, Tensor], axes: Mapping[str, tuple[str, ...]]) -> bytes:
-    """Returns the bytes of a safetensors file with the names of axes; equal tensors have equal bytes."""
+    """Returns the bytes of a safetensors file with the names of axes; the same tensors give the same bytes."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     content = save(plain, {f"axes.{name}": " ".join(names) for name, names in axes.items()} or None)
     (size,) = struct.unpack("<Q", content[:8])
     header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)  # aligns the numbers in memory
+    header += b" " * (-len(header) % 8)  # aligns the tensors in memory
     return struct.pack("<Q", len(header)) + header + content[8 + size :]
 
 
 def page_html(run: Run, *, page: Path | None = None) -> str:
-    """Returns the page with the run in it, as one file that loads nothing else."""
+    """Returns the page with the run as a single HTML file that loads nothing else."""
     folder = page or PAGE
     try:
         index, style = ((folder / name).read_text(encoding="utf-8") for name in ("index.html", "style.css"))
@@ -102,31 +102,31 @@ def page_html(run: Run, *, page: Path | None = None) -> str:
 
 
 def require_size(size: int) -> None:
-    """Raises InputError for a page of more than `MOST_BYTES`."""
+    """Raises InputError if a page would have more than `MOST_BYTES` bytes."""
     if size > MOST_BYTES:
         problem = f"the page of this run would have {size / 1e6:.0f} MB"
         raise InputError(f"{problem}: use a shorter text, or save the run as .safetensors")
 
 
 def script_json(value: Any) -> str:
-    """Returns JSON for a script element, escaped so that nothing in it can end the element."""
+    """Returns JSON for a script element, escaped so that it cannot end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
 
 
 def page_data(run: Run) -> dict[str, Any]:
-    """Returns everything that the page would request from a server."""
+    """Returns all data that the page would otherwise request from a server."""
     numbers = sum(torch.Size(about["shape"]).numel() for about in run.answer["tensors"].values())
     half = numbers > MOST_FULL
     require_size(numbers * (2 if half else 4) * 4 // 3)
     answer = dict(run.answer)
     if half:
-        note = f"this run has {numbers:,} numbers: in this file they are rounded to float16, to about three digits"
+        note = f"this run has {numbers:,} values, which are rounded to float16 (about three digits) in this file"
         answer["warnings"] = [*answer["warnings"], note]
     own = parameters(run.anatomy.model)
     small = sum(tensor.numel() for tensor in own.values()) <= LIMITS.weights
     return {
-        "model": run.explorer.describe() | {"path": None},  # a page that is passed on does not contain the model's path
+        "model": run.explorer.describe() | {"path": None},  # a shared page must not contain the path of the model
         "runs": [{"answer": answer, "tensors": to_base64(pack(run, run.names(), half=half))}],
         "weights": to_base64(safetensors_bytes({name: own[name].float() for name in own}, {})) if small else None,
         "responses": responses(run, small),
@@ -139,7 +139,7 @@ def to_base64(content: bytes) -> str:
 
 
 def responses(run: Run, small: bool) -> dict[str, Any]:
-    """Returns the answers to the page's requests, by address."""
+    """Returns the answers to the requests of the page, keyed by URL."""
     anatomy, usage, answers = run.anatomy, run.explorer.usage, dict[str, Any]()
     for side in anatomy.lexicons:
         about, rows = space.positions(anatomy, side, 64)
@@ -160,7 +160,7 @@ def responses(run: Run, small: bool) -> dict[str, Any]:
 
 
 def lens_responses(run: Run) -> dict[str, Any]:
-    """Returns the texts of the tokens in each window of the lens that the answer does not contain."""
+    """Returns the token texts for each window of the logit lens that are not in the answer."""
     shown = [token for tokens in run.answer["tokens"].values() for token in tokens]
     shown += [token for step in run.answer["steps"] for token in (step["chosen"], *step["top"])]
     known, side, answers = {token["id"] for token in shown}, run.anatomy.written, {}

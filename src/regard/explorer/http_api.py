@@ -1,11 +1,12 @@
-"""Serves the explorer over HTTP: JSON and safetensors about one model, and the page that draws them.
+"""The HTTP API of the explorer, which returns JSON and safetensors for one model, and the routes of its page.
 
     uvicorn.run(create_app(Explorer.open("runs/en-de")))
 
-Further models are served beside the first one, each at an address of its own, and every page offers all of them.
+Several models can be served, each under its own path, and every page links to all of them.
 
-Only pages of this origin can use it. Requests of other origins are refused by their Origin and Sec-Fetch-Site headers,
-requests to another host name, as in DNS rebinding, by their Host header. Bodies are JSON and have a time limit.
+Only its own page can use it. Requests from other origins are rejected by their Origin and Sec-Fetch-Site headers, and
+requests to another host name, as in DNS rebinding, by their Host header. Bodies must be JSON and arrive within a time
+limit.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from regard.explorer.request_types import LIMITS, AblationRequest, MissingError,
 PAGE = Path(__file__).parent / "page"
 MOST_BODY = 1_000_000
 BODY_TIMEOUT = 15.0
-"""Seconds in which the body of a request has to arrive."""
+"""Seconds within which the body of a request must arrive."""
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -65,10 +66,10 @@ PositionCount = Annotated[int, Meta(ge=1, le=1024)]
 def create_app(
     explorer: Explorer, page: Path | None = None, hosts: Sequence[str] | None = (), others: Sequence[Explorer] = ()
 ) -> Starlette:
-    """Returns the explorer of a model as a web application; it answers to localhost and the names in `hosts`.
+    """Returns the explorer as a web application, which accepts requests to localhost and the names in `hosts`.
 
-    Without `hosts` (None), it answers to any name: the server around it checks them. The pages of the `others` are at
-    models/NAME/; their names must differ.
+    With `hosts=None`, it accepts requests to any name, because the server around it checks them. The pages of `others`
+    are at models/NAME/; their names must differ.
     """
     guard = Middleware(Guard, hosts=None if hosts is None else (*LOCAL, *hosts), page=page or PAGE)
     handlers: dict[Any, Any] = {RegardError: answer_error, HTTPException: answer_error}
@@ -79,7 +80,7 @@ def create_app(
 
 
 def list_models(models: Sequence[Explorer], current: Explorer) -> list[dict[str, str]]:
-    """Returns the names of several models, and their addresses relative to the page of the current one."""
+    """Returns the names of several models, and their URLs relative to the page of the current model."""
     if len(models) == 1:
         return []
     first = models[0]
@@ -95,7 +96,7 @@ def list_models(models: Sequence[Explorer], current: Explorer) -> list[dict[str,
 
 
 def routes(explorer: Explorer, page: Path | None = None, models: Sequence[dict[str, str]] = ()) -> list[BaseRoute]:
-    """Returns the explorer's routes, for use in another application: all addresses in the page are relative."""
+    """Returns the routes of the explorer, for use in another application; all URLs in the page are relative."""
     web = ExplorerEndpoints(explorer, page or PAGE)
     return [
         Route("/", web.file),
@@ -119,14 +120,14 @@ def routes(explorer: Explorer, page: Path | None = None, models: Sequence[dict[s
 
 
 class ExplorerEndpoints:
-    """The endpoints; work on the model runs outside the event loop, one request at a time."""
+    """The endpoints of the explorer; work on the model runs in threads, one request at a time."""
 
     def __init__(self, explorer: Explorer, page: Path) -> None:
         self.explorer, self.page = explorer, page
         self.lock = threading.Lock()
 
     async def work(self, job: Callable[[], Any]) -> Any:
-        """Runs a job that has the model to itself, and returns its result; not if the client leaves before its turn."""
+        """Runs a job in a thread with exclusive use of the model, unless the client disconnects before its turn."""
         gone = threading.Event()
 
         def alone() -> Any:
@@ -139,7 +140,7 @@ class ExplorerEndpoints:
             gone.set()
 
     def get(self, function: Callable[..., QueryAnswer]) -> Callable[[Request], Awaitable[Response]]:
-        """Returns an endpoint that calls a function with the query; the function's parameters are the query's type."""
+        """Returns an endpoint that calls a function with the query; its annotations define the allowed parameters."""
         hints = get_type_hints(function, include_extras=True)
         defaults = {name: each.default for name, each in inspect.signature(function).parameters.items()}
         required = inspect.Parameter.empty
@@ -193,7 +194,7 @@ class ExplorerEndpoints:
         return Response(lesson.text, media_type=TYPES[".md"], headers={"Cache-Control": "no-cache"})
 
     def file(self, request: Request) -> Response:
-        """Returns a file of the page; refuses any path outside of it."""
+        """Returns a file of the page; raises MissingError for paths outside its folder."""
         root, name = self.page.resolve(), request.path_params.get("path", "index.html")
         try:
             path = (root / name).resolve()
@@ -215,7 +216,7 @@ class ExplorerEndpoints:
         try:
             return JSONResponse(await self.work(lambda: find_effects(self.explorer, ablation, gone.is_set)))
         except GoneError:
-            return Response(status_code=499)  # the client has left
+            return Response(status_code=499)  # the client has disconnected
         finally:
             gone.set()  # where the server cancels what nobody waits for, the ablation ends too
             watching.cancel()
@@ -228,14 +229,14 @@ class ExplorerEndpoints:
 
 
 async def notice_leaving(request: Request, gone: threading.Event) -> None:
-    """Sets `gone` when the client has left."""
+    """Sets `gone` when the client disconnects."""
     while not await request.is_disconnected():
         await asyncio.sleep(0.2)
     gone.set()
 
 
 def find_effects(explorer: Explorer, request: AblationRequest, gone: Callable[[], bool]) -> dict[str, Any]:
-    """Returns the effects of an ablation, which are computed once for each run."""
+    """Returns the effects of an ablation, which are cached for each run."""
     run, key = explorer.find(request.run), repr(request)
     if key not in run.ablations:
         run.ablations[key] = ablate(run.passed, request.what, request.op, request.targets, gone)
@@ -258,7 +259,7 @@ async def read_json(request: Request) -> dict[str, Any]:
         problem = f"the body of the request did not arrive within {BODY_TIMEOUT:g} seconds"
         raise HTTPException(408, problem, {"Connection": "close"}) from None
     except ClientDisconnect:
-        raise HTTPException(499, "the client has left") from None
+        raise HTTPException(499, "the client has disconnected") from None
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
@@ -269,7 +270,7 @@ async def read_json(request: Request) -> dict[str, Any]:
 
 
 async def answer_error(_request: Request, error: Exception) -> Response:
-    """Returns the error of a faulty request, or of one without a route, in one line."""
+    """Returns a one-line error message for a failed request."""
     if isinstance(error, HTTPException):
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     status = 404 if isinstance(error, MissingError) else 413 if isinstance(error, TooBigError) else 400
@@ -277,7 +278,7 @@ async def answer_error(_request: Request, error: Exception) -> Response:
 
 
 class Guard:
-    """Admits only pages of this origin, and forbids the browser to load anything from elsewhere."""
+    """Middleware that accepts requests only from the explorer's own page, and sets a content security policy."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str] | None, page: Path) -> None:
         self.app, self.page, self.any_host = app, page, hosts is None
@@ -303,7 +304,7 @@ class Guard:
         await (refusal or self.app)(scope, receive, answer)
 
     def refusal(self, request: Request) -> Response | None:
-        """Returns the answer to a request that does not come from this page; None to one that may."""
+        """Returns an error response if a request does not come from the explorer's own page, otherwise None."""
         hosts, site = request.headers.getlist("host"), request.headers.get("sec-fetch-site", "none")
         if len(hosts) > 1:
             return JSONResponse({"error": "the request has several Host headers"}, 400)
@@ -315,12 +316,12 @@ class Guard:
         if any(authority(origin.partition("://")[2]) != authority(hosts[0]) for origin in origins) or (
             site not in ("same-origin", "none") and not PAGE_ADDRESS.fullmatch(path)
         ):
-            return JSONResponse({"error": "this server answers its own page only"}, 403)
+            return JSONResponse({"error": "this server accepts requests only from its own page"}, 403)
         return None
 
 
 def authority(host: str) -> str:
-    """Returns a host and its port without the default ports: "LOCALHOST:80" -> "localhost"."""
+    """Returns a host in lower case without the default ports: "LOCALHOST:80" -> "localhost"."""
     return re.sub(r":(80|443)?$", "", host.lower())
 
 

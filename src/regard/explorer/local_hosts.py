@@ -1,4 +1,4 @@
-"""Lists the host names of a server on this machine; requests to other names may come from DNS rebinding."""
+"""The host names of this machine; requests to a local server under other names may come from DNS rebinding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens a model for the explorer, runs texts through it, and keeps every number of its most recent runs.
+"""Opens a model for the explorer, runs texts through it, and keeps all tensors of its most recent runs.
 
 run = regard.look("runs/en-de", "A dog runs.")
 run["decoder.layers.0.cross_attention.weights"]   # [head, query:target, key:source]
@@ -51,7 +51,7 @@ Engine = Translator | Writer | Reader
 
 
 class Explorer:
-    """A model that can be explored, and its most recent runs."""
+    """A model to explore, with its most recent runs."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Explorer:
         self.checkpoints = TrainingHistory(contents, folder)
         self.runs: OrderedDict[str, Run] = OrderedDict()
         self.lessons: dict[str, Lesson] = {}
-        self.places: dict[str, tuple[str, int]] = {}  # file and line of the code that made each tensor
+        self.places: dict[str, tuple[str, int]] = {}  # file and line of the code that computed each tensor
 
     @classmethod
     def open(
@@ -91,21 +91,21 @@ class Explorer:
         about: str = "",
         start: Mapping[str, str | int] | None = None,
     ) -> Explorer:
-        """Opens the model in a folder; the page offers `examples` first, and translates into the language `to`.
+        """Opens a model folder; `examples` are shown first, and `to` is the language to translate into.
 
-        `about` says in a few words what the model is, `start` what the page selects at first, as in its address.
+        `about` is a short description of the model, and `start` the initial selection of the page, as in its URL.
         """
         folder = Path(path)
         contents = read_folder(folder, choose_device(device))
         return cls(contents, name or folder.resolve().name, folder, examples, to, about=about, start=start)
 
     def choose_direction(self, to: str | None) -> Direction:
-        """Returns the direction into a language, or the first direction that the model was trained on."""
+        """Returns the direction into the language `to`, or by default the first direction of the model."""
         data = self.contents.settings.data
         return directions_of(data)[0] if to is None else choose_direction(data, target=to)
 
     def describe(self) -> dict[str, Any]:
-        """Returns the description of the model that the page reads."""
+        """Returns the description of the model for the page."""
         direction = str(self.direction) if self.contents.settings.data.directions else ""
         request, _ = read_request({"text": ""}, self.contents.settings.decoding)
         return {
@@ -125,7 +125,7 @@ class Explorer:
         }
 
     def run(self, fields: Mapping[str, Any]) -> Run:
-        """Runs a text through the model; returns the stored run if the same request was made before."""
+        """Runs a text through the model, or returns the stored run of the same request."""
         request, settings = read_request(fields, self.contents.settings.decoding)
         if request.to is not None or self.contents.settings.data.directions:
             direction = self.direction if request.to is None else self.choose_direction(request.to)
@@ -147,14 +147,14 @@ class Explorer:
         return self.runs[name]
 
     def find(self, name: str) -> Run:
-        """Returns a stored run."""
+        """Returns a stored run by its name."""
         if name not in self.runs:
-            raise MissingError(f"run {name[:40]}: is no longer stored; run the text again")
+            raise MissingError(f"run {name[:40]}: no longer stored; run the text again")
         self.runs.move_to_end(name)
         return self.runs[name]
 
     def find_source(self, name: str) -> dict[str, Any]:
-        """Returns the line of code that made the tensor of this name, and the function around it."""
+        """Returns the line of code that computed a tensor, and the function that contains it."""
         if name not in self.places:
             raise MissingError(
                 f"name: no recorded run has computed a tensor named {name[:100]!r}; run a text that computes it"
@@ -163,13 +163,13 @@ class Explorer:
 
     @cached_property
     def usage(self) -> space.Usage | None:
-        """The number of times that each token occurs in the training data, if the folder still has it."""
+        """The number of occurrences of each token in the training data, if the folder still contains the data."""
         return space.count_usage(self.anatomy, self.folder)
 
 
 @cache
 def describe_line(file: str, line: int) -> dict[str, Any]:
-    """Returns a line of code, its place, and the innermost function or class around it."""
+    """Returns a line of code, its location, and the innermost function or class that contains it."""
     text = Path(file).read_text(encoding="utf-8")
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     around = [node for node in nodes if node.lineno <= line <= (node.end_lineno or 0)]
@@ -190,7 +190,7 @@ class Run:
     def __init__(self, name: str, explorer: Explorer, passed: Pass, answer: dict[str, Any]) -> None:
         self.name, self.explorer, self.passed = name, explorer, passed
         self.derived: dict[str, Derived] = derive(passed)
-        self.ablations: dict[str, dict[str, Any]] = {}  # effects that were computed before, by request
+        self.ablations: dict[str, dict[str, Any]] = {}  # effects already computed, by request
         tensors = {
             each: {"dtype": "f32", "shape": list(seen.tensor.shape), "axes": list(seen.axes)}
             for each, seen in passed.seen.items()
@@ -202,7 +202,7 @@ class Run:
 
     @property
     def anatomy(self) -> Anatomy:
-        """The model that ran, which may be an earlier checkpoint."""
+        """The model that was run, which may be an earlier checkpoint."""
         return self.passed.anatomy
 
     def __repr__(self) -> str:
@@ -236,7 +236,7 @@ class Run:
         write_atomically(path, lambda temporary: temporary.write_bytes(content))
 
     def _repr_html_(self) -> str:
-        """Returns the page in a frame, for notebooks."""
+        """Returns the page in a frame, to be displayed in a notebook."""
         from regard.explorer.export import page_html
 
         page = html.escape(page_html(self))
@@ -250,7 +250,7 @@ def look(model: Path | str | Engine, text: str, **request: Any) -> Run:
         >>> run["decoder.layers.0.cross_attention.weights"].shape  # [head, query, key]
         >>> run.save("page.html")
 
-    `request` has the fields of a run beside the text: target, decode, patch, order, prefix, checkpoint, pair and to.
+    `request` has the other fields of a request: target, decode, patch, order, prefix, checkpoint, pair and to.
     """
     require_text(text, "look")
     if isinstance(model, str | Path):
@@ -268,6 +268,6 @@ def contents_of(engine: Engine) -> Contents:
         return Contents(engine.settings, Vocabularies(engine.vocabulary, engine.vocabulary), engine.model)
     searcher = engine.searcher.reference if isinstance(engine.searcher, NativeSearch) else engine.searcher
     if not isinstance(searcher, TorchSearch):
-        raise InputError("this engine has no PyTorch model, which look needs: pass the model's folder to look")
+        raise InputError("look needs a PyTorch model, which this engine does not have: pass the model folder to look")
     pair = (engine.source, engine.target) if isinstance(engine, Translator) else (engine.vocabulary, engine.vocabulary)
     return Contents(engine.settings, Vocabularies(*pair), searcher.model)

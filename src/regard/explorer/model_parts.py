@@ -1,4 +1,4 @@
-"""Finds the parts of a model: its stacks, texts and embedding tables, by the names that `observe` gives them."""
+"""Finds the parts of a model (stacks, texts and embedding tables) under the names that `observe` uses."""
 
 from __future__ import annotations
 
@@ -70,26 +70,26 @@ class Anatomy:
 
     @property
     def embeddings(self) -> dict[str, str]:
-        """The names of the embeddings by text."""
+        """The names of the embedding modules, keyed by text."""
         return {stack.text: stack.embedding for stack in self.stacks.values()}
 
     @property
     def read(self) -> str:
-        """The text that the model is given: the source, or its only text."""
+        """The name of the input text: "source", or "text" if the model has only one text."""
         return "source" if "source" in self.lexicons else "text"
 
     @property
     def written(self) -> str:
-        """The text that the model writes: the target, or its only text."""
+        """The name of the output text: "target", or "text" if the model has only one text."""
         return "target" if "target" in self.lexicons else "text"
 
     @property
     def positions(self) -> int:
-        """The maximum number of tokens of a text."""
+        """The maximum number of tokens in a text."""
         return min(LIMITS.tokens, self.shape.max_length)
 
     def part(self, name: str, kind: type[PartType]) -> PartType:
-        """Returns a module of the model by its name."""
+        """Returns a module of the model by name."""
         module = self.model.get_submodule(name)
         assert isinstance(module, kind)
         return module
@@ -104,7 +104,7 @@ class Anatomy:
         return self.part(self.embeddings[text], Embedding)
 
     def points(self, name: str) -> dict[str, str]:
-        """Returns the points of a stack's residual stream, with the name of the tensor at each."""
+        """Returns the points of the residual stream of a stack, with the name of the tensor at each point."""
         stack = self.stacks[name]
         after = "sum" if self.shape.norm == "pre" else "norm"
         points = {"embedding": f"{stack.embedding}.{'norm' if self.shape.embedding_norm else 'sum'}"}

@@ -1,7 +1,7 @@
-"""Writes text with a model and records how each token was chosen: greedily, sampled, by a beam, or forced.
+"""Generates text with a model and records how each token was chosen: greedily, by sampling, by beam search or forced.
 
-The search is that of the engines. In a patched run, each step reads all tokens again: cached keys and values of
-earlier steps would miss the patches that look at whole texts.
+The search is the same as in the engines. In a patched run, each step reads all tokens again, because patches that
+depend on the whole text would not apply to cached keys and values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from regard.settings import DecodingSettings
 
 @dataclass(frozen=True)
 class Output:
-    """The text that was written, without its end, and how its tokens were chosen."""
+    """A generated text without its end token, and how its tokens were chosen."""
 
     found: Hypothesis
     given: int = 0  # number of first tokens, including the end, that were forced
@@ -36,28 +36,28 @@ class Output:
 
     @property
     def inputs(self) -> list[int]:
-        """The tokens that a next token was predicted from: all, or all but the last if the text was cut off."""
+        """The tokens from which a next token was predicted: all, or all but the last if the text was truncated."""
         return list(self.found.tokens[: len(self.found.log_probabilities) - 1])
 
 
 @dataclass(frozen=True)
 class WritingTask:
-    """A text to write: the ids that it follows, the decoding settings, its forced tokens and the model's edits."""
+    """A text to generate: its input, the decoding settings, forced tokens and edits of the model."""
 
-    read: list[int]  # the source with its end, or the prompt
+    read: list[int]  # ids of the source with its end token, or of the prompt
     settings: DecodingSettings
-    limit: int  # tokens, including the end
+    limit: int  # maximum number of tokens, including the end token
     forced: tuple[int, ...] = ()
     edits: Mapping[str, Edit] = field(default_factory=dict)
     keep: list[bool] | None = None
 
 
 def write_output(anatomy: Anatomy, task: WritingTask) -> Output:
-    """Writes as the engine of this model would, beginning with the forced tokens."""
+    """Generates text as the engine of this model would, beginning with the forced tokens."""
     settings, lexicon = task.settings, anatomy.lexicons[anatomy.written]
     specials = lexicon.tokenizer.specials
     if len(task.forced) > task.limit:
-        raise InputError(f"prefix: has {len(task.forced)} tokens; at most {task.limit} can be written here")
+        raise InputError(f"prefix: there are {len(task.forced)} tokens, but at most {task.limit} are possible here")
     penalty = length_penalty(settings.penalty, settings.length_penalty)
     sampler = RecordingSampler(seed_ids(anatomy, task), settings)
     done = bool(task.forced) and task.forced[-1] == specials.end
@@ -77,13 +77,13 @@ def write_output(anatomy: Anatomy, task: WritingTask) -> Output:
 
 
 def seed_ids(anatomy: Anatomy, task: WritingTask) -> list[int]:
-    """Returns the ids that seed the random numbers of a text."""
+    """Returns the token ids that seed the random numbers for a text."""
     end = anatomy.lexicons[anatomy.read].tokenizer.specials.end
     return task.read[:-1] if anatomy.task == "translate" and task.read[-1] == end else task.read
 
 
 class RecordingSampler:
-    """Samples as the engines do, with the same random numbers, and records each number and the candidates left."""
+    """Samples with the same random numbers as the engines, and records each number and the number of candidates."""
 
     def __init__(self, ids: Sequence[int], settings: DecodingSettings) -> None:
         self.settings, self.die = settings, random_source(ids, 0, settings)
@@ -99,7 +99,7 @@ class RecordingSampler:
 
 
 def count_candidates(scores: Tensor, settings: DecodingSettings) -> int:
-    """Counts the tokens that sampling can choose from these log-probabilities [V]."""
+    """Counts the tokens from which sampling can choose, given their log-probabilities [V]."""
     heights = (scores.double() - scores.amax()) / settings.temperature
     probabilities = heights.softmax(-1).sort(descending=True).values
     starts = probabilities.cumsum(-1) - probabilities
@@ -108,7 +108,7 @@ def count_candidates(scores: Tensor, settings: DecodingSettings) -> int:
 
 
 class Forced:
-    """A decoding step that forces the first tokens; they keep the probability that the model gives them."""
+    """A decoding step that forces the first tokens, which keep their log-probabilities."""
 
     def __init__(self, step: Step, tokens: Sequence[int]) -> None:
         self.step, self.left = step, list(tokens)
@@ -129,7 +129,7 @@ class Forced:
 
 
 def new_step(anatomy: Anatomy, task: WritingTask) -> Step:
-    """Returns the engine's own step, or one that reads all tokens again where the run is patched."""
+    """Returns the decoding step of the engine or, for a patched run, a step without a cache."""
     specials, model = anatomy.lexicons[anatomy.written].tokenizer.specials, anatomy.model
     after = NextToken(specials, task.settings.repetition_penalty)
     if task.edits or task.keep is not None:
@@ -137,13 +137,13 @@ def new_step(anatomy: Anatomy, task: WritingTask) -> Step:
     if isinstance(model, Decoder):
         return WritingStep(model, [task.read], after)
     assert isinstance(model, EncoderDecoder)
-    if task.read[-1] != anatomy.lexicons["source"].tokenizer.specials.end:  # in another order
+    if task.read[-1] != anatomy.lexicons["source"].tokenizer.specials.end:  # tokens were reordered
         return UncachedStep(anatomy, task, after)
     return TranslationStep(model, [task.read[:-1]], specials, after)
 
 
 class UncachedStep:
-    """A decoding step without a cache: correct for any edits of the model, and slow."""
+    """A decoding step without a cache, which is slow, but correct for all edits of the model."""
 
     def __init__(self, anatomy: Anatomy, task: WritingTask, after: NextToken) -> None:
         self.model, self.edits, self.after = anatomy.model, task.edits, after
@@ -178,7 +178,7 @@ class UncachedStep:
 
 @dataclass
 class Node:
-    """A hypothesis in the tree: its last token, and the log-probability of each of its tokens."""
+    """A hypothesis in the beam search tree: its last token, and the log-probability of each of its tokens."""
 
     parent: int | None
     token: int
@@ -199,7 +199,7 @@ class BeamTree:
         dropped = f"not among the {width} best"
         self.outcomes = {"alive": ("alive", ""), "found": ("done", "ended"), "dropped": ("pruned", dropped)}
         self.nodes = [Node(None, begin)]
-        self.alive = [0]  # the nodes of the unfinished hypotheses, in their order
+        self.alive = [0]  # indices of the nodes of the unfinished hypotheses
         self.final = 0
 
     def watch(self, _sentence: int, candidates: Sequence[Candidate], fates: Sequence[Fate]) -> None:
@@ -213,11 +213,11 @@ class BeamTree:
                 continued.add(parent)
                 gains = (*self.nodes[parent].gains, candidate.gain)
                 self.nodes.append(Node(parent, candidate.token, gains, *self.outcomes[fate]))
-        for place in {*before} - continued - {-1}:  # none of their continuations was considered
+        for place in {*before} - continued - {-1}:  # nodes without continuations
             self.nodes[place].state, self.nodes[place].reason = "pruned", "outdone at the next step"
 
     def finish(self, best: Hypothesis, end: int) -> None:
-        """Records the outcome of the hypotheses that were unfinished at the end, and marks the best one."""
+        """Records the outcome of the hypotheses that are unfinished at the end, and marks the best hypothesis."""
         for node in [self.nodes[place] for place in self.alive if place >= 0]:
             at_limit = len(node.gains) >= self.limit
             node.state, node.reason = ("done", "length limit") if at_limit else ("pruned", "search was settled")
@@ -226,7 +226,7 @@ class BeamTree:
         self.nodes[self.final].state = "final"
 
     def path(self, place: int) -> list[int]:
-        """Returns the tokens from the root, which is excluded, to a node."""
+        """Returns the tokens on the path from the root, which is excluded, to a node."""
         tokens = []
         at = self.nodes[place]
         while at.parent is not None:
@@ -235,7 +235,7 @@ class BeamTree:
         return tokens[::-1]
 
     def to_json(self, lexicon: Lexicon, penalty: Penalty, form: str, alpha: float) -> dict[str, Any]:
-        """Returns the tree in the form that the page draws."""
+        """Returns the tree as JSON for the page."""
         nodes = [
             {
                 "i": i,

@@ -1,4 +1,4 @@
-"""Runs one pass of a model over finished texts; keeps its inputs, its tensors and the most probable answers."""
+"""Runs one pass of a model over finished texts, and records its inputs, tensors and most probable outputs."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ BEST = 10
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a pass: the ids of its texts, and the positions whose outputs are read."""
+    """The inputs of a pass: the token ids of its texts, and the positions whose outputs are used."""
 
-    tokens: Mapping[str, list[int]]  # by text
-    rows: list[int]  # positions whose outputs are read: all of a decoder, the gaps, the first tokens of words
+    tokens: Mapping[str, list[int]]  # ids of each text
+    rows: list[int]  # positions whose outputs are used: all in a decoder, gaps, or the first tokens of words
     keep: list[bool] | None = None  # False for tokens that are hidden from all positions
     segments: list[int] | None = None
 
 
 @dataclass
 class Pass:
-    """A finished pass of a model: its inputs, its tensors and its logits."""
+    """A finished pass of a model: its inputs, tensors and logits."""
 
     anatomy: Anatomy
     inputs: Inputs
     edits: Mapping[str, Edit]
-    seen: dict[str, Seen]  # without the batch
-    lines: dict[str, tuple[str, int]]  # the file and line of code that made each of them
-    answers: Tensor | None  # [R, V] logits of the rows that are read
+    seen: dict[str, Seen]  # tensors without the batch axis
+    lines: dict[str, tuple[str, int]]  # file and line of the code that computed each tensor
+    answers: Tensor | None  # [R, V] logits at `inputs.rows`
     repetition_penalty: float = 1.0
-    chosen: list[int] = field(default_factory=list)  # the id, or the number of the label, chosen at each row
+    chosen: list[int] = field(default_factory=list)  # token id or label index chosen in each row
 
     @cached_property
     def log_probabilities(self) -> Tensor:
@@ -53,8 +53,8 @@ class Pass:
     def scores(self, answers: Tensor) -> Tensor:
         """[B, R, V] logits -> the log-probabilities that decoding uses for this task.
 
-        A writer and a translator use `NextToken`, which sets tokens that are never generated to zero probability and
-        leaves the others unchanged. A filler normalizes the probabilities of the remaining tokens.
+        Writers and translators use `NextToken`, which sets the probability of tokens that are never generated to zero
+        and leaves the others unchanged. Models that fill gaps normalize the remaining probabilities.
         """
         answers = answers.float()
         specials = self.anatomy.lexicons[self.anatomy.written].tokenizer.specials
@@ -87,7 +87,7 @@ def run_pass(anatomy: Anatomy, inputs: Inputs, edits: Mapping[str, Edit], repeti
 
 
 def forward(anatomy: Anatomy, inputs: Inputs, trace: Trace, copies: int = 1) -> Tensor | None:
-    """Returns the logits [B, R, V] of the rows that are read, for `copies` of the texts, or None without such rows."""
+    """Returns the logits [B, R, V] at `inputs.rows` for `copies` of the texts, or None if the model has no logits."""
     model = anatomy.model
     device = next(model.parameters()).device
 
@@ -114,11 +114,11 @@ def forward(anatomy: Anatomy, inputs: Inputs, trace: Trace, copies: int = 1) -> 
 
 
 def describe_steps(run: Pass, given: Mapping[int, bool], how: Mapping[int, tuple[float, int]]) -> list[dict[str, Any]]:
-    """Returns an entry for each row that is read: its chosen token and the most probable tokens.
+    """Describes the output of each row: the chosen token and the most probable tokens.
 
-    The probabilities are those of decoding: `NextToken` excludes tokens that are never generated, so `rest` includes
-    their share. Logits are raw, and the entropy is that of the whole distribution. `given` marks rows with a forced
-    token; `how` has the random number of a sampled row and the number of candidates.
+    The probabilities are those used in decoding: `NextToken` excludes tokens that are never generated, so `rest`
+    includes their share. Logits are raw, and the entropy is that of the whole distribution. `given` marks rows with a
+    forced token; `how` contains the random number and the number of candidates of each sampled row.
     """
     if run.answers is None or run.anatomy.task == "classify":
         return []

@@ -1,4 +1,4 @@
-"""Runs each task once with all tensors kept: translating, writing, filling gaps, labelling and embedding."""
+"""Runs the task of a model on one text and records all tensors: translates, writes, fills gaps, labels or embeds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RecordedRun = tuple[Pass, dict[str, Any]]
 
 
 def run_task(anatomy: Anatomy, request: RunRequest, settings: DecodingSettings) -> RecordedRun:
-    """Runs the model's task on a text."""
+    """Runs the task of a model on the text of a request."""
     check_patches(request.patches, anatomy)
     if anatomy.task in ("translate", "write"):
         return run_writing(anatomy, request, settings)
@@ -37,9 +37,9 @@ def run_task(anatomy: Anatomy, request: RunRequest, settings: DecodingSettings) 
 
 
 def run_writing(anatomy: Anatomy, request: RunRequest, settings: DecodingSettings) -> RecordedRun:
-    """Writes a translation or a continuation, then reads the finished text once more with all tensors kept."""
+    """Generates a translation or continuation, then runs the model once more over the finished text to record it."""
     if request.pair is not None:
-        raise InputError("pair: only an encoder reads two texts")
+        raise InputError("pair: only encoder models read two texts")
     translates, patches = anatomy.task == "translate", request.patches
     lexicon = anatomy.lexicons[anatomy.written]
     if translates:
@@ -75,7 +75,7 @@ def run_writing(anatomy: Anatomy, request: RunRequest, settings: DecodingSetting
 
 
 def forced_tokens(anatomy: Anatomy, request: RunRequest, room: int) -> tuple[tuple[int, ...], list[str]]:
-    """Returns the tokens that the output must begin with, and a warning if they had to be cut off."""
+    """Returns the tokens with which the output must begin, and a warning if they were truncated."""
     lexicon = anatomy.lexicons[anatomy.written]
     specials = lexicon.tokenizer.specials
     for token in request.prefix or ():
@@ -85,14 +85,14 @@ def forced_tokens(anatomy: Anatomy, request: RunRequest, room: int) -> tuple[tup
         return tuple(request.prefix or ()), []
     ids, _ = lexicon.cut(request.target, rest=anatomy.task == "write")
     if specials.unknown in ids:
-        raise InputError("target: has characters that are not in the model's vocabulary; remove them")
+        raise InputError("target: contains characters that are not in the model's vocabulary; remove them")
     if len(ids) + 1 <= room:
         return (*ids, specials.end), []
     return tuple(ids[:room]), [f"the target has {len(ids)} tokens: only the first {room} are shown"]
 
 
 def keep_mask(anatomy: Anatomy, patches: Sequence[Patch], length: int) -> list[bool] | None:
-    """Returns the mask of visible tokens, or None; tokens of a writer are hidden by edits instead."""
+    """Returns a mask of visible tokens, or None if all are visible; in writers, edits hide tokens instead."""
     hidden = hidden_places(patches)
     if not hidden or anatomy.task == "write":
         return None
@@ -100,7 +100,7 @@ def keep_mask(anatomy: Anatomy, patches: Sequence[Patch], length: int) -> list[b
 
 
 def warn_of_unused_patches(patches: Sequence[Patch], run: Pass) -> list[str]:
-    """Returns a warning for each patch of a row that the finished text does not have."""
+    """Returns a warning for each patch of a position that does not exist in the finished text."""
     warnings = []
     for number, patch in enumerate(patches, 1):
         length = len(run.inputs.tokens[run.anatomy.written])
@@ -110,7 +110,7 @@ def warn_of_unused_patches(patches: Sequence[Patch], run: Pass) -> list[str]:
 
 
 def describe_writing(run: Pass, given: InputTokens, output: Output) -> dict[str, Any]:
-    """Returns the tokens of a translation or a continuation, and how each of them was chosen."""
+    """Describes a translation or continuation: its tokens, and how each token was chosen."""
     anatomy, found = run.anatomy, output.found
     lexicon, translates = anatomy.lexicons[anatomy.written], anatomy.task == "translate"
     before = 0 if translates else len(given.tokens) - 1  # rows whose token is part of the prompt
@@ -137,14 +137,14 @@ def describe_writing(run: Pass, given: InputTokens, output: Output) -> dict[str,
 
 
 def run_reading(anatomy: Anatomy, request: RunRequest) -> RecordedRun:
-    """Reads a text with an encoder: fills its gaps, labels it, or turns it into a vector."""
+    """Runs an encoder over a text: fills its gaps, labels it or embeds it."""
     if request.target is not None or request.prefix is not None:
-        raise InputError("target and prefix: an encoder writes no text; leave them out")
+        raise InputError("target and prefix: an encoder generates no text; leave them out")
     if request.pair is not None and anatomy.shape.segments == 1:
         raise InputError("pair: this model has no segments and reads only one text; leave pair out")
     lexicon, words = anatomy.lexicons["text"], anatomy.task == "classify" and anatomy.settings.data.carrier == "word"
     if words and request.pair is not None:
-        raise InputError("pair: a model that labels words reads one text")
+        raise InputError("pair: a model that labels words reads only one text; leave pair out")
     fills, patches = anatomy.task == "fill", request.patches
     if words:
         given = word_tokens(lexicon, request.text, anatomy.positions)
@@ -164,7 +164,7 @@ def run_reading(anatomy: Anatomy, request: RunRequest) -> RecordedRun:
 
 
 def describe_reading(run: Pass, given: InputTokens, known: bool) -> dict[str, Any]:
-    """Describes the reading of a text: its steps are the gaps, or all tokens if it has no gaps."""
+    """Describes the run of an encoder; its steps are the gaps, or all tokens if there are no gaps."""
     anatomy, text, log_probability = run.anatomy, "", None
     if run.answers is not None:
         chosen = enumerate(run.chosen)
@@ -186,7 +186,7 @@ def describe_reading(run: Pass, given: InputTokens, known: bool) -> dict[str, An
 
 
 def describe_run(run: Pass, request: RunRequest, task: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the description of a run of any task."""
+    """Returns the description of a run, including the fields `task` that depend on the task."""
     points = {name: list(run.anatomy.points(name)) for name in run.anatomy.stacks}
     return {"request": request.to_json(), **task, "labels": describe_labels(run), "points": points}
 

@@ -1,4 +1,4 @@
-"""Types of the explorer's requests, which also check them; errors name the field that is wrong."""
+"""The types that parse and validate requests to the explorer; error messages name the invalid field."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ T = TypeVar("T", bound=Struct)
 
 
 class MissingError(InputError):
-    """Nothing has the name or number that was requested."""
+    """Raised when the requested name or id does not exist."""
 
 
 class TooBigError(InputError):
-    """More was requested than one answer may contain."""
+    """Raised when a request or its answer would be too large."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one request, and of the runs that are kept."""
+    """Limits for requests, and the number of runs to keep."""
 
     tokens: int = 128
     beam: int = 16
@@ -44,7 +44,7 @@ SHOWN = (
 )  # fmt: skip
 """Decoding settings that a request can change."""
 WORDS = {"str": "text", "int": "a whole number", "object": "an object", "array": "a list", "null": "null"}
-"""Names of JSON's types in messages."""
+"""Names of the JSON types in error messages."""
 
 ShortText = Annotated[str, Meta(max_length=20_000)]
 TokenNumbers = Annotated[list[int], Meta(max_length=LIMITS.tokens)]
@@ -52,7 +52,7 @@ WholeNumber = Annotated[int, Meta(ge=0)]
 
 
 class Patch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A change of a run: its site, its operation, and the head, row, column or token that it changes."""
+    """A change of a model during a run: the site, the operation, and the head, query, key or position to change."""
 
     site: str
     op: str
@@ -63,7 +63,7 @@ class Patch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A run to make: a text, the decoding settings, patches, and further options."""
+    """A request to run a text through the model, with decoding settings, patches and other options."""
 
     text: ShortText
     target: ShortText | None = None
@@ -73,20 +73,20 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
     prefix: TokenNumbers | None = None
     checkpoint: ShortText | None = None
     pair: ShortText | None = None
-    to: ShortText | None = None  # the language to translate into, of a model of several directions
+    to: ShortText | None = None  # language to translate into, for models with several directions
 
     @property
     def patches(self) -> list[Patch]:
         return self.patch or []
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the complete request."""
+        """Returns the request with all fields as JSON."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return fields if self.to is not None else {name: fields[name] for name in fields if name != "to"}
 
 
 class AblationRequest(Struct, frozen=True):
-    """An ablation of every head or sublayer of a run; `targets` may name the kinds or stacks to ablate."""
+    """A request to ablate the heads or sublayers of a run; `targets` limits it to some kinds of attention or stacks."""
 
     run: str = ""
     what: str = "heads"
@@ -95,7 +95,7 @@ class AblationRequest(Struct, frozen=True):
 
 
 def convert(fields: Mapping[str, Any], kind: type[T], *, strict: bool = True) -> T:
-    """Returns the fields as a request of this kind; numbers may be strings unless `strict`."""
+    """Converts fields to a request of this type; numbers may be strings unless `strict` is true."""
     try:
         return msgspec.convert(fields, kind, strict=strict)
     except ValidationError as error:
@@ -103,7 +103,7 @@ def convert(fields: Mapping[str, Any], kind: type[T], *, strict: bool = True) ->
 
 
 def explain(problem: str) -> str:
-    """Rewrites a message of msgspec as the field and its fault: "decode: must be an object, not a whole number"."""
+    """Rewrites an error message of msgspec in the form "decode: must be an object, not a whole number"."""
     reason, _, path = problem.partition(" - at `$.")
     if found := re.fullmatch(r"Object (?:missing required|contains unknown) field `(.*)`", reason):
         fault = "is missing" if "missing" in reason else "unknown field"
@@ -113,11 +113,11 @@ def explain(problem: str) -> str:
 
 
 def read_request(body: Mapping[str, Any], decoding: DecodingSettings) -> tuple[RunRequest, DecodingSettings]:
-    """Reads a request; decoding settings that it does not name are those of `decoding`, the model's own."""
+    """Parses a request; decoding settings that it does not contain are taken from `decoding`, those of the model."""
     request = convert(body, RunRequest)
     settings = read_decode(request.decode or {}, decoding)
     if request.target is not None and request.prefix:
-        raise InputError("target and prefix: give only one of them; both set the output")
+        raise InputError("target and prefix: pass only one of them, because both set the output")
     if request.order is not None and sorted(request.order) != list(range(len(request.order))):
         raise InputError(f"order: must contain each number from 0 to {len(request.order) - 1} once")
     shown = {name: value for name, value in asdict(settings).items() if name in SHOWN}
@@ -126,7 +126,7 @@ def read_request(body: Mapping[str, Any], decoding: DecodingSettings) -> tuple[R
 
 
 def read_decode(options: Mapping[str, Any], decoding: DecodingSettings) -> DecodingSettings:
-    """Returns decoding settings with these options, within the explorer's limits."""
+    """Returns the decoding settings changed by `options`; raises an error if they exceed the limits of the explorer."""
     most = {"beam": LIMITS.beam, "max_tokens": LIMITS.tokens}
     own = replace(decoding, alternatives=0, **{name: min(getattr(decoding, name), most[name]) for name in most})
     for name in options:

@@ -1,4 +1,4 @@
-"""Reads the saved weights of earlier training steps, and the evaluations in the training log."""
+"""Loads the saved weights of earlier training steps, and the evaluations in the training log."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from regard.weights import Contents, assign, build_model, read_tensors
 
 STEP = re.compile(r"step-(\d{8,})\.safetensors")
 MODELS = 4
-"""Models of earlier steps that stay in memory."""
+"""Maximum number of models of earlier steps that are kept in memory."""
 SHOWN = ("source", "text", "prompt")
-"""Labels in the training log of texts that the model was given."""
+"""Labels of input texts in the training log."""
 EXAMPLES = {
     "translate": "The animal didn't cross the street because it was too tired.",
     "write": "Once upon a time",
@@ -47,7 +47,7 @@ class TrainingHistory:
         return {path.stem: path for path in sorted(paths, key=lambda path: step_of(path.stem))}
 
     def describe(self) -> list[dict[str, Any]]:
-        """Returns the saved steps, with their scores if the log has them."""
+        """Returns the saved steps, with their scores if the log contains them."""
         scores = {event.get("step"): event["scores"] for event in self.evaluations()}
         return [{"id": name, "step": step_of(name), "scores": scores.get(step_of(name), {})} for name in self.files()]
 
@@ -63,7 +63,7 @@ class TrainingHistory:
                     yield event
 
     def examples(self, most: int = 6, direction: str = "") -> list[str]:
-        """Returns example texts: those of the model's evaluations in `direction`, or else one for its task."""
+        """Returns example texts from the evaluations in `direction`, or else an example for the task."""
         samples = [event.get("sample") or [] for event in self.evaluations()]
         rows = [row for sample in samples if not direction or ["direction", direction] in sample for row in sample]
         labelled = [row for row in rows if isinstance(row, list) and len(row) == 2 and row[0] in SHOWN]
@@ -72,7 +72,7 @@ class TrainingHistory:
         return short[-most:] or [EXAMPLES[self.contents.settings.task]]
 
     def load_model(self, name: str) -> Anatomy:
-        """Returns the model as it was at this step."""
+        """Loads the model with the weights of an earlier step."""
         path = self.files().get(name)
         if path is None:
             raise MissingError(f"checkpoint: unknown checkpoint {name[:40]!r}; /api/model lists all checkpoints")

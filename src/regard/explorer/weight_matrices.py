@@ -1,4 +1,4 @@
-"""Returns the parameters of a model by name, whole or in slices, and the QK and OV circuits of its heads."""
+"""Returns parameters of a model, or slices of them, and the QK and OV circuits of its heads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def circuit(anatomy: Anatomy, site: str, head: int, kind: str) -> Tensor:
 
 
 def weight_slice(anatomy: Anatomy, name: str, rows: str | None, columns: str | None) -> Tensor:
-    """Returns the rows `a:b` and columns `a:b` of a weight, or all of them."""
+    """Returns a slice of a weight; `rows` and `columns` have the form `a:b`, and None stands for all."""
     tensor = weight(anatomy, name)
     if columns is not None and tensor.dim() < 2:
         raise InputError(f"columns: {name} has only one axis; leave columns out")
@@ -66,13 +66,13 @@ def weight_slice(anatomy: Anatomy, name: str, rows: str | None, columns: str | N
 
 
 def read_slice(text: str, size: int, field: str) -> slice:
-    """Reads a slice `a:b` of an axis of this size; `a` and `b` are optional."""
+    """Parses a slice `a:b` of an axis; `a` and `b` are optional."""
     bounds = re.fullmatch(r"(\d{0,12}):(\d{0,12})", text)
     if bounds is None:
         raise InputError(f"{field}: must be two numbers with a colon between them, such as 0:{size}")
     start, end = int(bounds[1] or 0), int(bounds[2] or size)
     if not start <= end <= size:
-        raise InputError(f"{field}: {text} is outside of 0:{size}")
+        raise InputError(f"{field}: {text} is outside the range 0:{size}")
     return slice(start, end)
 
 

@@ -1,1 +1,1 @@
-"""Translations that keep placeholders, use the terms of a glossary, and reuse earlier translations."""
+"""Keeps placeholders in translations, enforces glossaries, and reuses translations from a translation memory."""

@@ -1,4 +1,4 @@
-"""Translates the untranslated units of a document, from a translation memory or with a model."""
+"""Translates the unfinished units of a document, from a translation memory or with a model."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from regard.files.formats import Document, Unit
 from regard.tokens import protected_pieces as protect
 
 TOGETHER = 200
-"""Units that are translated at once; the progress bar moves after each such step."""
+"""Number of units that are translated at once; the progress bar is updated after each step."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilledUnit:
-    """A unit with its translation."""
+    """A unit of a document with its translation."""
 
-    number: int  # of the unit in its document
+    number: int  # index of the unit in the document
     unit: Unit
     made: FaithfulResult
-    matches: tuple[MemoryMatch, ...] = ()  # of the memory, best first; the first one was used if its score is 99 or 100
+    matches: tuple[MemoryMatch, ...] = ()  # from the memory, best first; the first was used if its score is 99 or 100
 
     @property
     def is_filled(self) -> bool:
-        """True unless no translation keeps the protected pieces of the unit."""
+        """True if there is a translation that keeps the protected pieces of the unit."""
         return self.made.how != "safe"
 
     @property
     def doubt(self) -> tuple[float, float]:
-        """The sort key of a review: flagged units first, then those with the lowest confidence."""
+        """A sort key for reviewers: flagged units come first, then those with the lowest confidence."""
         confidence = self.made.confidence
         if confidence is None:
             confidence = 1.0 if self.made.how == "memory" else 0.5
@@ -40,11 +40,11 @@ class FilledUnit:
 
 
 Translate = Callable[[Sequence[Unit]], Sequence[FaithfulResult]]
-"""Returns the translations of units, in their order."""
+"""A function that returns the translations of units in the same order."""
 
 
 def wanted(document: Document, *, everything: bool = False) -> list[int]:
-    """Returns the numbers of the units without a finished translation or, with `everything`, of all non-empty units."""
+    """Returns the indices of the units without a finished translation, or of all non-empty units with `everything`."""
     units = enumerate(document.units)
     return [number for number, unit in units if unit.source.strip() and (everything or unit.state != "done")]
 
@@ -52,7 +52,7 @@ def wanted(document: Document, *, everything: bool = False) -> list[int]:
 def fill(
     document: Document, translate: Translate, *, everything: bool = False, memory: TranslationMemory | None = None
 ) -> Generator[FilledUnit, None, None]:
-    """Yields the wanted units with their translations, in their order; equal texts are translated once."""
+    """Translates the wanted units of a document and yields them in order; equal texts are translated once."""
     numbers = wanted(document, everything=everything)
     known: dict[tuple[str, tuple[str, ...]], tuple[FaithfulResult, tuple[MemoryMatch, ...]]] = {}
     for start in range(0, len(numbers), TOGETHER):
@@ -73,7 +73,7 @@ def translate_lines(
     memory: TranslationMemory,
     together: int = TOGETHER,
 ) -> Generator[Translation, None, None]:
-    """Yields translations of any number of lines, in their order, from the memory or else from the model."""
+    """Translates lines from the memory, or else with the model, and yields the translations in order."""
     remaining = iter(texts)
     while chunk := list(islice(remaining, together)):
         matches = [tuple(memory.find(text)) for text in chunk]
@@ -85,7 +85,7 @@ def translate_lines(
 
 
 def recall(source: str, marks: tuple[str, ...], matches: Sequence[MemoryMatch]) -> FaithfulResult | None:
-    """Returns the translation of the same text from the memory, if there is one that keeps the protected pieces."""
+    """Returns the best match as a translation if it is the same text and keeps the protected pieces, else None."""
     if not matches or matches[0].score < EXCHANGED:
         return None
     target = matches[0].target.strip()

@@ -1,7 +1,7 @@
-"""Translates texts so that each translation contains exactly the protected pieces of its source.
+"""Translates texts so that each translation contains exactly the protected pieces of its source, such as placeholders.
 
-A model's output that does not is repaired. If that fails, a second search requires the pieces; then the texts between
-the pieces are translated separately; and if all this fails, the text stays untranslated.
+An output of the model that violates this is repaired. If that fails, a second search is forced to contain the pieces.
+If that fails too, the texts between the pieces are translated separately. As a last resort, the text is not translated.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from regard.tokens.placeholder_slots import CutText
 
 TOGETHER = 500
-"""Texts that are translated at once."""
+"""Number of texts that are translated at once."""
 
 How = Literal["model", "repaired", "memory", "safe"]
-"""The origin of a translation: the model, a repair, a translation memory, or the source, which is always safe."""
+"""The origin of a translation: the model, a repaired output, a translation memory, or the unchanged source ("safe")."""
 
 
 @dataclass(frozen=True)
 class MarkedText:
-    """A text to translate, with further strings to protect beside the pieces that `protected_pieces.find` finds."""
+    """A text to translate, with strings to protect in addition to the pieces that `protected_pieces.find` finds."""
 
     text: str
     marks: tuple[str, ...] = ()
@@ -41,17 +41,17 @@ class MarkedText:
 
 @dataclass(frozen=True)
 class FaithfulResult:
-    """A translation with exactly the protected pieces of its source."""
+    """A translation that contains exactly the protected pieces of its source."""
 
     text: str
     how: How = "model"
     confidence: float | None = None
-    flags: tuple[str, ...] = ()  # problems that a person should check
-    translation: Translation | None = None  # with the scores of the model; None if the model did not translate
+    flags: tuple[str, ...] = ()  # notes for a reviewer
+    translation: Translation | None = None  # scores of the model; None if the model did not translate the text
 
 
 class Faithful:
-    """Translates with one model and keeps the protected pieces of texts."""
+    """Translates with one model and preserves the protected pieces of texts."""
 
     def __init__(
         self,
@@ -60,18 +60,19 @@ class Faithful:
         numbers: bool = False,
         queued: Callable[..., list[Translation]] | None = None,
     ) -> None:
-        """Takes a translator; with `numbers`, numbers with units are protected too.
+        """Wraps a translator; with `numbers`, numbers with units are protected too.
 
-        A server translates with `queued` instead, and without a second search, which takes longer than clients wait.
+        A server passes `queued`, a function that translates instead of the translator. Texts are then not searched a
+        second time, because clients would have to wait too long.
         """
         self.translator, self.numbers, self.searches_again = translator, numbers, queued is None
         self.translate_texts = queued or translator.translate
 
     def translate(self, texts: Iterable[MarkedText], **options: Any) -> Iterator[FaithfulResult]:
-        """Yields the translations of texts, in their order, with the options of `Translator.translate`."""
+        """Yields the translations of texts in order; `options` are those of `Translator.translate`."""
         direction = {name: options[name] for name in ("source", "target", "zero_shot") if name in options}
         others = {name: value for name, value in options.items() if name not in (*direction, "constrain", "glossary")}
-        self.translator.direction(**direction)  # refuses a bad option before any text is read
+        self.translator.direction(**direction)  # reports a bad option before reading any text
         self.translator.decoding(others)
         remaining = iter(texts)
         while chunk := [_Text(each, self.numbers) for each in islice(remaining, TOGETHER)]:
@@ -83,7 +84,7 @@ class Faithful:
             yield from (text.result(options.get("glossary")) for text in chunk)
 
     def translate_stream(self, texts: Iterable[str], **options: Any) -> Generator[Translation, None, None]:
-        """Yields the translations of plain texts, as `Translator.translate_stream` does."""
+        """Yields the translations of plain texts, like `Translator.translate_stream`."""
         for result in self.translate(map(MarkedText, texts), **options):
             yield replace(result.translation or NOTHING, text=result.text)
 
@@ -95,16 +96,16 @@ class Faithful:
                 row.take(translation.text, translation, "model")
 
     def _try_constrained(self, rows: Sequence[_Row], options: dict[str, Any]) -> None:
-        """Searches again for outputs that contain all pieces."""
+        """Searches again for outputs that must contain all pieces."""
         constrain = options.get("constrain") or (lambda _: None)
         required = {cut.text: self._required(cut, constrain(cut.text)) for cut in (row.line.cut for row in rows)}
         more = {**options, "temperature": 0.0, "constrain": required.get}
         for row, translation in zip(rows, self._translate([row.line.cut for row in rows], more), strict=True):
             if translation is not None:
-                row.take(translation.text, translation, "repaired", "placeholders put in by a second search")
+                row.take(translation.text, translation, "repaired", "placeholders inserted by a second search")
 
     def _required(self, cut: CutText, others: Constraints | None) -> Constraints:
-        """Returns constraints that require the pieces of a text, as slots or as tokens, beside other constraints."""
+        """Adds constraints to `others` that require all pieces of a text, as placeholder slots or as tokens."""
         target = self.translator.target
         slots = {number: token for token, number in target.slots.items()}
         items = list((others or Constraints()).required)
@@ -115,7 +116,7 @@ class Faithful:
         return replace(others or Constraints(), required=tuple(items))
 
     def _try_parts(self, rows: Sequence[_Row], options: dict[str, Any]) -> None:
-        """Translates the texts between the pieces, and joins all in the order of the source."""
+        """Translates the texts between the pieces separately, and joins them in the order of the source."""
         parts = [part for row in rows for part in row.parts]
         translations = dict(zip(parts, self._translate(parts, options), strict=True))
         texts = {part: each.text for part, each in translations.items() if each is not None}
@@ -124,7 +125,7 @@ class Faithful:
                 row.take(row.joined(texts), row.translation, "repaired", "translated in parts between placeholders")
 
     def _translate(self, texts: Sequence[str | CutText], options: dict[str, Any]) -> list[Translation | None]:
-        """Returns the translations of texts; None for a text that the translator refuses."""
+        """Returns the translations of texts, with None for each text that the translator rejects."""
         try:
             return [*self.translate_texts(texts, **options)] if texts else []
         except InputError:
@@ -132,36 +133,36 @@ class Faithful:
 
 
 class _Row:
-    """A line of a text, and its translation so far."""
+    """A line of a text and its current translation."""
 
     def __init__(self, before: str, line: SourceLine, after: str) -> None:
-        self.before, self.line, self.after = before, line, after  # white space and line breaks
+        self.before, self.line, self.after = before, line, after  # surrounding white space and line breaks
         self.made: str | None = None if line.has_words else line.text
         self.translation: Translation | None = None
         self.how: How = "model"
         self.flags: tuple[str, ...] = ()
 
     def take(self, text: str, translation: Translation | None, how: How, *flags: str) -> None:
-        """Uses a translation if it is right or can be repaired."""
+        """Accepts a translation if it contains the right pieces or can be repaired."""
         made = repair(text, self.line)
         self.translation = self.translation or translation
         if made and self.line.holds(made):
             if how == "model" and self._moved(text, made):
-                how, flags = "repaired", ("placeholders taken out or put in order",)
+                how, flags = "repaired", ("placeholders removed or reordered",)
             self.made, self.translation, self.how, self.flags = made, translation, how, flags
 
     def _moved(self, text: str, made: str) -> bool:
-        """Reports whether a repair moved or removed pieces; mnemonics do not count, as they are always put in."""
+        """Reports whether a repair moved or removed pieces, ignoring mnemonics, which are always inserted."""
         before, after = ([p.text for p in self.line.find(each) if p.kind != "mnemonic"] for each in (text, made))
         return before != after
 
     @property
     def parts(self) -> list[str]:
-        """The texts between the pieces that contain words."""
+        """The texts between the pieces, if they contain words."""
         return [text.strip() for text in self.line.cut.texts if any(map(str.isalpha, text))]
 
     def joined(self, made: dict[str, str]) -> str:
-        """Returns the line with its parts replaced by their translations, which contain no pieces."""
+        """Returns the line with its parts replaced by their translations."""
         texts = []
         for text in self.line.cut.texts:
             core = text.strip()
@@ -172,7 +173,7 @@ class _Row:
 
 
 class _Text:
-    """A text cut into lines, but not inside of protected pieces."""
+    """A text split into lines, except within protected pieces."""
 
     def __init__(self, source: MarkedText, numbers: bool) -> None:
         self.source, self.numbers = source, numbers
@@ -195,7 +196,7 @@ class _Text:
             start = match.end()
 
     def result(self, glossary: Glossary | None) -> FaithfulResult:
-        """Returns the translation, with the outcomes of the terms of a glossary."""
+        """Returns the translation, with the outcome of each glossary term if there is a glossary."""
         result = self._result()
         if glossary is None:
             return result
@@ -205,7 +206,7 @@ class _Text:
         return replace(result, translation=translation, flags=(*result.flags, *faults))
 
     def _result(self) -> FaithfulResult:
-        """Returns the translation of all lines, if it contains exactly the pieces of the text; else the source."""
+        """Returns the translation of all lines if it contains exactly the pieces of the text, else the source text."""
         translations = [row.translation for row in self.rows if row.translation is not None]
         text = "".join(row.before + (row.made or "") + row.after for row in self.rows)
         translation = _join_lines(text, translations) if translations else None
@@ -215,7 +216,7 @@ class _Text:
             any(row.made is None for row in self.rows)
             or counts(text, self.source.marks, numbers=self.numbers) != wanted
         ):
-            why = "placeholders could not be kept" if wanted else "the model gave nothing of use"
+            why = "placeholders could not be kept" if wanted else "the output of the model was unusable"
             return FaithfulResult(self.source.text, "safe", confidence, (f"not translated: {why}",), translation)
         how: How = "repaired" if any(row.how == "repaired" for row in self.rows) else "model"
         flags = dict.fromkeys(flag for row in self.rows for flag in row.flags)
@@ -227,7 +228,7 @@ NOTHING = Translation("", 0.0, 0.0, (), (), finished=True)
 
 
 def _join_lines(text: str, lines: Sequence[Translation]) -> Translation:
-    """Joins the scores of the lines of a text; leaves out the alternatives, which are not checked."""
+    """Combines the scores of the lines of a text; drops alternatives, whose pieces have not been checked."""
     if len(lines) == 1:
         return replace(lines[0], text=text, alternatives=())
     confidences = [each.confidence for each in lines if each.confidence is not None]

@@ -1,4 +1,4 @@
-"""Glossaries: terms that translations must use or must not use."""
+"""Glossaries: terms that translations must or must not use."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A source term with its allowed and its forbidden translations."""
+    """A source term with its allowed and forbidden translations."""
 
     source: str
-    targets: tuple[str, ...]  # any of them; () if only the forbidden ones matter
+    targets: tuple[str, ...]  # allowed translations; empty if all but the forbidden ones are allowed
     forbidden: tuple[str, ...] = ()
     note: str = ""
     where: Location | None = None
 
     @property
     def kept(self) -> bool:
-        """True if the term stays untranslated."""
+        """True if the term must stay untranslated."""
         return self.targets == (self.source,)
 
     def exact(self, text: str) -> bool:
-        """Reports whether case matters: in untranslated terms, and in abbreviations such as IT or USB."""
+        """Reports whether case matters, as in untranslated terms and in abbreviations such as IT or USB."""
         return self.kept or (text.isupper() and 2 <= sum(map(str.isalpha, text)) <= 6)
 
 
 class TermMatch(NamedTuple):
-    """A term at a place in a text."""
+    """An occurrence of a term in a text."""
 
     term: Term
     start: int
@@ -48,7 +48,7 @@ class TermMatch(NamedTuple):
 
 
 class Glossary:
-    """A list of terms; the languages, if they are known, determine the endings that words may have."""
+    """A list of terms; the languages, if known, determine which inflected endings match a term."""
 
     def __init__(self, terms: Iterable[Term], source: str = "", target: str = "") -> None:
         merged: dict[str, Term] = {}
@@ -63,31 +63,31 @@ class Glossary:
 
     @classmethod
     def read(cls, path: Path | str, source: str = "", target: str = "") -> Glossary:
-        """Reads the terms of a CSV, TSV or TBX file, for translations from one language into another.
+        """Reads the terms of a CSV, TSV or TBX file for translations from `source` into `target`.
 
-        The columns of a table are source, target, forbidden and note; a | separates several target terms. A term whose
-        target is empty or the term itself stays untranslated; a term with forbidden translations only may have any
-        other. The languages may be left out unless a TBX file has more than two.
+        The columns of a table are source, target, forbidden and note; several target terms are separated by |. A term
+        stays untranslated if its target is empty or equal to the source. A term with forbidden translations only may be
+        translated in any other way. The languages are optional unless a TBX file has more than two.
         """
         from regard.files.formats import glossary_tables as terms
 
         rows = list(terms.read(Path(path), source, target))
         if not rows:
-            raise DataError("this glossary has no terms", path)
+            raise DataError("the glossary has no terms", path)
         return cls((Term(*row) for row in rows), source, target)
 
     def terminology(self, source: Tokenizer, target: Tokenizer) -> Terminology:
-        """Returns the terms in the tokens of a model."""
+        """Combines the glossary with the tokenizers of a model."""
         from regard.faithful.glossary_constraints import Terminology
 
         return Terminology(self, source, target)
 
     def find(self, text: str) -> list[Term]:
-        """Returns the terms of a text, each once."""
+        """Returns the terms that occur in a text, without duplicates."""
         return list({match.term.source: match.term for match in self.matches(text)}.values())
 
     def matches(self, text: str) -> Iterator[TermMatch]:
-        """Yields the places of terms in a text: whole words outside of placeholders, the longest term first."""
+        """Yields the occurrences of terms in a text as whole words outside placeholders, preferring longer terms."""
         words, place = word_units(text), 0
         while place < len(words):
             best, length = None, 0
@@ -104,7 +104,7 @@ class Glossary:
             yield from self._index.get(stem, ())
 
     def check(self, source: str, output: str) -> list[TermOutcome]:
-        """Returns the outcome of each term of a source text in its translation; no two terms share words."""
+        """Returns the outcome of each term of a source text in its translation; a word counts for one term only."""
         words, taken = word_units(output), set[int]()
         terms = self.find(source)
         placed: dict[str, str] = {}
@@ -126,7 +126,7 @@ class Glossary:
         return outcomes
 
     def _span(self, term: Term, targets: Sequence[str], words: Sequence[WordUnit], taken: set[int]) -> range:
-        """Returns the range of the words that are one of these target terms and not taken; it may be empty."""
+        """Returns the range of the first words that match a target term and are not taken, or an empty range."""
         for target in sorted(targets, key=len, reverse=True):
             wanted, exact = word_units(target, whole=True), term.exact(target)
             for start in range(len(words) - len(wanted) + 1):
@@ -137,9 +137,9 @@ class Glossary:
 
 
 def summarize_outcomes(states: Counter[str]) -> str:
-    """Returns a line with the number of terms in each state, over many translations."""
+    """Formats the number of terms in each state as a line of text."""
     placed, missing, forbidden = (states[state] for state in ("placed", "missing", "forbidden"))
-    return f"glossary: {placed + missing:,} terms required, {missing:,} missing; {forbidden:,} forbidden ones used"
+    return f"glossary: {placed + missing:,} terms required, {missing:,} missing; {forbidden:,} forbidden terms used"
 
 
 def _tidied(term: Term) -> Term:
@@ -153,7 +153,7 @@ def _tidy(text: str) -> str:
 
 
 def _merged(first: Term, second: Term) -> Term:
-    """Merges two entries of a term: what either allows is allowed; what else either forbids is forbidden."""
+    """Merges two entries of a term; a translation that one entry allows and the other forbids is allowed."""
     targets = tuple(dict.fromkeys(first.targets + second.targets))
     forbidden = tuple(word for word in dict.fromkeys(first.forbidden + second.forbidden) if word not in targets)
     return replace(first, targets=targets, forbidden=forbidden, note=first.note or second.note)

@@ -1,4 +1,4 @@
-"""Glossary terms as constraints in tokens, and the second search for translations that lack a term; no torch."""
+"""Converts glossary terms to token constraints, and searches again for translations that violate the glossary."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from regard.settings import DecodingSettings
 from regard.tokens.tokenizer import Tokenizer
 
 TRIED = 3
-"""Outputs of a constrained search, of which the best is chosen."""
+"""Number of outputs of a constrained search from which the best is chosen."""
 ROUNDS = 3
-"""Maximum searches for one text; each further one forbids another tokenization of a forbidden word."""
+"""Maximum number of searches for one text; each one forbids another tokenization of a forbidden word."""
 
 
 def constraints_for(glossary: Glossary, text: str, tokenizer: Tokenizer) -> Constraints:
-    """Returns the constraints on the translation of a text, without words that the tokenizer cannot spell."""
+    """Returns the constraints on the translation of a text, without words that the tokenizer cannot encode."""
     terms = glossary.find(text)
     items = (_spellings(tokenizer, _forms(term)) for term in terms if term.targets)
     required = tuple(item for item in items if item)
@@ -42,11 +42,11 @@ def words_of(tokenizer: Tokenizer) -> WordBoundaries:
 
 
 OPENING = {*"([{<\"'„“‚‘«»‹›-–—/=+*&@#", ""}
-"""Characters that precede a word without a space, and the empty text, to which a single space is decoded."""
+"""Characters that may precede a word without a space, and the empty text, which a space token decodes to."""
 
 
 def _forms(term: Term) -> Iterator[str]:
-    """Yields the target terms, also as they begin a sentence."""
+    """Yields the target terms, also capitalized as at the beginning of a sentence."""
     for target in term.targets:
         yield target
         if not term.exact(target):
@@ -58,7 +58,7 @@ def _raised(text: str) -> str:
 
 
 def _spellings(tokenizer: Tokenizer, forms: Sequence[str] | Iterator[str]) -> tuple[tuple[int, ...], ...]:
-    """Returns the tokens of words in a sentence, at its start, and after a bracket, where no space precedes a word."""
+    """Returns the tokenizations of words within a sentence, at its beginning, and directly after a bracket."""
     unspeakable = {*tokenizer.specials.never_generated, tokenizer.specials.end}
     found = []
     for form in dict.fromkeys(forms):
@@ -80,7 +80,7 @@ class Terminology:
     tokenizer: Tokenizer
 
     def outcomes(self, text: str, found: Hypothesis) -> list[TermOutcome]:
-        """Returns the outcome of each term of a text."""
+        """Returns the outcome of each term of a text in an output of the model."""
         return self.glossary.check(text, self.tokenizer.decode(found.tokens))
 
     def keep(
@@ -90,9 +90,9 @@ class Terminology:
         search: SearchAgain,
         settings: DecodingSettings,
     ) -> list[list[Hypothesis]]:
-        """Returns the results, with those that lack a term or use a forbidden one replaced by another search.
+        """Searches again for the texts whose outputs lack a term or use a forbidden one.
 
-        Inflected terms count, and only the first search can inflect them; so its outputs stay wherever possible.
+        Only the first search can inflect terms, and inflected terms count, so its outputs are kept wherever possible.
         """
         kept = list(found)
         wrong = [i for i, text in enumerate(texts) if self._faults(text, found[i][0])]
@@ -116,7 +116,7 @@ class Terminology:
         return kept
 
     def _drafts(self, text: str, found: Hypothesis) -> tuple[tuple[int, ...], ...]:
-        """Returns the output with each missing term in place of the word that attends to it most."""
+        """Returns drafts in which each missing term replaces the word of the output that attends to it most."""
         absent = {outcome.source for outcome in self.outcomes(text, found) if outcome.state == "missing"}
         runs, places = self._words(found.tokens), dict[int, Term]()
         for term, columns in self._columns(text, found):
@@ -128,7 +128,7 @@ class Terminology:
         return (tuple(tokens),) if places else ()
 
     def _columns(self, text: str, found: Hypothesis) -> Iterator[tuple[Term, list[int]]]:
-        """Yields the columns of each term in the alignment; nothing if the model read other tokens than the text's."""
+        """Yields each term with its columns in the alignment; nothing if the model has read other tokens."""
         offsets = self.source.encode(text).offsets
         shift = len(found.alignment[0]) - 1 - len(offsets) if found.alignment else -1  # a language tag may precede it
         if shift in (0, 1):
@@ -136,13 +136,13 @@ class Terminology:
                 yield term, [shift + k for k, (left, right) in enumerate(offsets) if left < end and right > start]
 
     def _words(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
-        """Returns the start and the end of each word, in tokens."""
+        """Returns the start and end of each word as token positions."""
         words = words_of(self.tokenizer)
         starts = [i for i, token in enumerate(tokens) if not i or not words.go_on(tokens[i - 1], token)]
         return list(pairwise([*starts, len(tokens)]))
 
     def _put(self, tokens: Sequence[int], start: int, end: int, term: Term | None) -> Sequence[int]:
-        """Returns the tokens of a word, or of the term in its place."""
+        """Returns the tokens of a word, or of the term that replaces it."""
         if term is None:
             return tokens[start:end]
         first = start == 0 and self.tokenizer.decode(tokens[start:end])[:1].isupper()
@@ -151,10 +151,10 @@ class Terminology:
         return self.tokenizer.encode_continuation(target) if glued else self.tokenizer.encode_words([target])[0]
 
     def _rank(self, text: str, found: Hypothesis) -> tuple[int, int, float]:
-        """Returns a sort key, lower is better: wrong terms, then terms in the wrong place, then improbability.
+        """Returns a sort key, lower is better: wrong terms, terms in the wrong place, negative log-probability.
 
-        A length penalty would favour long outputs, in which required terms cost little. The attention shows where a
-        term belongs; the probability does not, as a word that the model does not know is improbable everywhere.
+        A length penalty would favour long outputs, in which required terms cost little. Whether a term is in the right
+        place is judged by attention, because a word that the model does not know is improbable everywhere.
         """
         placed = {outcome.source: outcome.text for outcome in self.outcomes(text, found) if outcome.state == "placed"}
         spans = {source: self._span(word, found.tokens) for source, word in placed.items()}
@@ -173,13 +173,13 @@ class Terminology:
         return sum(outcome.state != "placed" for outcome in self.outcomes(text, found))
 
     def _spelt(self, text: str, found: Hypothesis) -> Iterator[tuple[int, ...]]:
-        """Yields the tokens of forbidden words in an output, which may be tokenized in several ways."""
+        """Yields the tokens of the forbidden words in an output."""
         for outcome in self.outcomes(text, found):
             if outcome.state == "forbidden":
                 yield found.tokens[slice(*self._span(outcome.text, found.tokens))]
 
     def _span(self, word: str, tokens: Sequence[int]) -> tuple[int, int]:
-        """Returns the start and the end of the first occurrence of a word, in tokens."""
+        """Returns the start and end of the first occurrence of a word as token positions."""
         end = next(end for end in range(1, len(tokens) + 1) if word in self.tokenizer.decode(tokens[:end]))
         starts = (start for start in range(end - 1, -1, -1) if word in self.tokenizer.decode(tokens[start:end]))
         return next(starts, 0), end
@@ -190,9 +190,9 @@ def _asked_for(found: Hypothesis, settings: DecodingSettings) -> Hypothesis:
 
 
 MIN_ATTENTION = 0.2
-"""The minimum attention from the translation of a term to the term."""
+"""The minimum attention from the translation of a term to the source term."""
 
 
 def _attention(found: Hypothesis, row: int, columns: Sequence[int]) -> float:
-    """Returns the attention from a row of an output to columns of the source."""
+    """Returns the total attention from an output token to source tokens."""
     return sum(found.alignment[row][column] for column in columns)

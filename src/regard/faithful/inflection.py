@@ -1,4 +1,4 @@
-"""Splits texts into words, and compares words apart from endings, by simple rules and without a dictionary."""
+"""Splits texts into words, and compares words without their endings, by simple rules instead of a dictionary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-"""Scripts written without spaces: Thai, Lao, Tibetan, Burmese, Khmer, kana, Han."""
+"""Characters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Han."""
 JOINERS = "\u200c\u200d"
 UMLAUTS = str.maketrans("äöü", "aou")
 
@@ -31,7 +31,7 @@ class WordUnit(NamedTuple):
 
 
 def word_units(text: str, *, whole: bool = False) -> list[WordUnit]:
-    """Splits a text into units; placeholders, tags and addresses are no words, except in a `whole` term."""
+    """Splits a text into words; placeholders, tags and addresses do not count as words unless `whole` is true."""
     for piece in () if whole else protect.find(text):
         text = text[: piece.start] + "\0" * (piece.end - piece.start) + text[piece.end :]
     words = ((unicodedata.normalize("NFC", match[0]), match) for match in _pattern().finditer(text))
@@ -45,32 +45,32 @@ def _pattern() -> re.Pattern[str]:
 
 
 def _marks() -> str:
-    """Returns the combining marks of all scripts as ranges, for which `re` has no class."""
+    """Returns the combining marks of all scripts as ranges, because `re` has no character class for them."""
     codes = (code for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M")
     runs = [[code for _, code in run] for _, run in groupby(enumerate(codes), lambda pair: pair[1] - pair[0])]
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
 
 
 class Endings(NamedTuple):
-    """The endings that a word may have: those of the plural in English, elsewhere any `most` letters."""
+    """The endings that a word may have: plural endings in English, up to `most` letters in other languages."""
 
     english: bool
-    german: bool  # Haus, Häuser
+    german: bool  # allows umlauts, as in Haus, Häuser
     most: int
 
     @classmethod
     def of(cls, language: str, most: int = 3) -> Endings:
-        """Returns the endings of a language; those of an unknown language ("") include the German ones."""
+        """Returns the endings of a language; an unknown language ("") is treated like German."""
         code = primary(language)
         return cls(code in ("en", "eng"), code in ("de", "deu", "ger", ""), most)
 
     def fit(self, wanted: Sequence[WordUnit], words: Sequence[WordUnit], *, exact: bool) -> bool:
-        """Reports whether `words` begin with the wanted words, apart from endings and, unless `exact`, case."""
+        """Reports whether `words` begin with the wanted words, ignoring endings and, unless `exact`, case."""
         if len(words) < len(wanted):
             return False
         for place, (one, other) in enumerate(zip(wanted, words, strict=False)):
             stem, word = (one.text, other.text) if exact else (one.folded, other.folded)
-            first = exact and place == 0 and self._same(stem[:1].upper() + stem[1:], word)  # of a sentence
+            first = exact and place == 0 and self._same(stem[:1].upper() + stem[1:], word)  # may begin a sentence
             if not first and not self._same(stem, word):
                 return False
         return True
@@ -87,7 +87,7 @@ class Endings(NamedTuple):
         return word.startswith(stem) or (self.german and word.translate(UMLAUTS).startswith(stem.translate(UMLAUTS)))
 
     def stems(self, word: str) -> Iterator[str]:
-        """Yields a word, and then the word without each possible ending."""
+        """Yields a word, and the word without each possible ending."""
         yield word
         if self.english and word.endswith("ies"):
             yield f"{word[:-3]}y"
@@ -96,5 +96,5 @@ class Endings(NamedTuple):
 
 
 def _min_letters(stem: str) -> int:
-    """Returns the number of letters from which on a word takes endings; a Korean letter is a syllable."""
+    """Returns the minimum length of words that take endings; a Korean letter is a whole syllable."""
     return 2 if "\uac00" <= stem[-1] <= "\ud7a3" else 3

@@ -1,4 +1,4 @@
-"""Repairs a translation: it gets exactly the protected pieces of its source, in an order that programs accept."""
+"""Repairs translations, so that they contain exactly the protected pieces of their source in a valid order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.tokens.protected_pieces import ProtectedPiece, arguments, find
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 SPECIAL = {"printf": "%", "brace": "{}", "icu": "{}", "tag": "<>", "entity": "&"}
-"""Characters that have a meaning even alone in a text with pieces of a kind."""
+"""Characters with a special meaning in texts that contain pieces of a kind."""
 
 OPENS, CLOSES = re.compile(r"<(\w[\w:.-]*)"), re.compile(r"</(\w[\w:.-]*)\s*>")
 ENDING = re.compile(r"(?:\.\.\.|…|[:：])\Z")
@@ -21,15 +21,15 @@ ENDING = re.compile(r"(?:\.\.\.|…|[:：])\Z")
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line to translate, without white space around it, and the pieces that its translation must contain."""
+    """A line to translate, without surrounding white space, and the pieces that its translation must contain."""
 
     text: str
     marks: tuple[str, ...] = ()
     numbers: bool = False
     pieces: tuple[ProtectedPiece, ...] = field(init=False)
     wanted: Counter[str] = field(init=False)
-    cut: CutText = field(init=False)  # for the translator: without the marks of mnemonics
-    forbidden: str = field(init=False)  # characters that its translation must not contain outside of pieces
+    cut: CutText = field(init=False)  # input of the translator, without the & of mnemonics
+    forbidden: str = field(init=False)  # characters that its translation may contain only within pieces
 
     def __post_init__(self) -> None:
         pieces = self.find(self.text)
@@ -48,16 +48,16 @@ class SourceLine:
             object.__setattr__(self, name, value)
 
     def find(self, text: str) -> list[ProtectedPiece]:
-        """Finds the pieces of a text by the rules of this line."""
+        """Finds the protected pieces of a text in the same way as in this line."""
         return find(text, self.marks, numbers=self.numbers)
 
     @property
     def has_words(self) -> bool:
-        """True if the line contains letters outside of pieces."""
+        """True if the line contains letters outside its pieces."""
         return any(character.isalpha() for text in self.cut.texts for character in text)
 
     def holds(self, made: str) -> bool:
-        """Reports whether a translation has exactly the pieces of the line, in an order that programs accept."""
+        """Reports whether a translation has exactly the pieces of the line in a valid order."""
         pieces = self.find(made)
         if Counter(piece.text for piece in pieces) != self.wanted:
             return False
@@ -65,7 +65,7 @@ class SourceLine:
         return in_turn and (_is_nested(pieces) or _alike(_tags(pieces), _tags(self.pieces)))
 
     def missing(self, made: str) -> list[ProtectedPiece]:
-        """Returns the pieces of the line that a translation lacks; of equal pieces, the last ones."""
+        """Returns the pieces of the line that a translation lacks; among equal pieces, the last ones."""
         present = Counter(piece.text for piece in self.find(made))
         present.subtract(piece.text for piece in self.pieces)
         lacking = []
@@ -77,8 +77,8 @@ class SourceLine:
 
 
 def repair(made: str, line: SourceLine) -> str:
-    """Repairs a translation as far as possible: its pieces, their order, and its end are those of the line."""
-    for _ in range(3):  # removing a piece can join the text around it into another one
+    """Repairs a translation as far as possible, so that its pieces, their order and its ending match the line."""
+    for _ in range(3):  # removing a piece can turn the text around it into another piece
         before, made = made, without_others(made, line)
         if made == before:
             break
@@ -89,7 +89,7 @@ def repair(made: str, line: SourceLine) -> str:
 
 
 def without_others(made: str, line: SourceLine) -> str:
-    """Returns a translation in one line, without pieces that the line does not have, or not as often."""
+    """Joins the lines of a translation, and removes pieces that the line does not have, or has less often."""
     left, cut = Counter(line.wanted), CutText.at(made, line.find(made))
     removed = str.maketrans("", "", line.forbidden)
     found = ""
@@ -105,7 +105,7 @@ def without_others(made: str, line: SourceLine) -> str:
 
 
 def with_mnemonic(made: str, letter: str, line: SourceLine) -> str:
-    """Marks a mnemonic: at the same letter if possible, preferably at the start of a word, or else at the end."""
+    """Inserts a mnemonic before the same letter, preferably at the start of a word, or appends it at the end."""
     cut, places, start = CutText.at(made, line.find(made)), [], 0
     for text, piece in zip(cut.texts, [*cut.pieces, ""], strict=True):
         places += [start + match.start() for match in re.finditer(r"[^\W_]", text) if match[0] < "\u2e80"]
@@ -123,7 +123,7 @@ def with_mnemonic(made: str, letter: str, line: SourceLine) -> str:
 
 
 def in_order(made: str, line: SourceLine) -> str:
-    """Puts the pieces into the order of the line if no program could use them otherwise."""
+    """Puts positional placeholders, and tags that are not nested, into the order of the line."""
     for choose in (_positional, _tags):
         pieces, ordered = choose(line.find(made)), choose(line.pieces)
         if len(pieces) == len(ordered) and (choose is _positional or not _is_nested(pieces)):
@@ -132,7 +132,7 @@ def in_order(made: str, line: SourceLine) -> str:
 
 
 def with_ending(made: str, line: SourceLine) -> str:
-    """Ends a translation in a colon or an ellipsis if the line does."""
+    """Ends a translation with a colon or an ellipsis if the line does."""
     ending = ENDING.search(line.text)
     if ending is None or ENDING.search(made) or not made or (line.pieces and line.pieces[-1].end > ending.start()):
         return made
@@ -141,12 +141,12 @@ def with_ending(made: str, line: SourceLine) -> str:
 
 
 def _positional(pieces: Sequence[ProtectedPiece]) -> list[ProtectedPiece]:
-    """Returns the pieces that take their arguments by position."""
+    """Returns the pieces that are replaced by arguments in their order."""
     return [piece for piece in pieces if arguments(piece.text)]
 
 
 def _tags(pieces: Sequence[ProtectedPiece]) -> list[ProtectedPiece]:
-    """Returns the pieces that open or close an element."""
+    """Returns the pieces that are opening or closing tags."""
     return [piece for piece in pieces if _role(piece.text)]
 
 
@@ -155,7 +155,7 @@ def _alike(these: Sequence[ProtectedPiece], those: Sequence[ProtectedPiece]) -> 
 
 
 def _is_nested(pieces: Sequence[ProtectedPiece]) -> bool:
-    """Reports whether all elements that are opened are closed, the last one first."""
+    """Reports whether all opened elements are closed in the reverse order."""
     still_open: list[str] = []
     for piece in pieces:
         role = _role(piece.text)
@@ -168,7 +168,7 @@ def _is_nested(pieces: Sequence[ProtectedPiece]) -> bool:
 
 
 def _role(piece: str) -> str:
-    """Returns the name of the element that a tag opens, with a / before it if the tag closes it, or an empty text."""
+    """Returns "b" for <b>, "/b" for </b>, and an empty text for a tag that neither opens nor closes an element."""
     if closes := CLOSES.fullmatch(piece):
         return "/" + closes[1]
     opens = OPENS.match(piece)

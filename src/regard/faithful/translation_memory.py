@@ -1,8 +1,8 @@
-"""A translation memory: earlier translations, found again for the same or similar texts.
+"""A translation memory, which finds earlier translations of the same or similar texts.
 
-Scores are from 0 to 100: 100 is the same text, and 99 a text that differs only in numbers and placeholders, which are
-replaced in the translation. Below that, the score is the Levenshtein similarity of the characters. Candidates share
-character 4-grams with the text; an index looks up the rare 4-grams first.
+Scores range from 0 to 100. The same text has a score of 100. A text that differs only in numbers and placeholders,
+which are replaced in its translation, has a score of 99. Lower scores are the Levenshtein similarity of the characters.
+Candidates share character 4-grams with the text; an index looks up the rare 4-grams first.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from regard.tokens.text_pairs import Location, Pair
 from regard.untrusted_files import require_regular
 
 SAME, EXCHANGED, ALIKE = 100, 99, 75
-"""The scores of the same text and of one with other numbers or placeholders, and the minimum score of a match."""
+"""Scores of the same text and of a text with other numbers or placeholders, and the minimum score of a match."""
 
 KEPT = (".po", ".mo", ".tmx", ".xlf", ".xliff")
-"""Suffixes of the files of translators; a model that is trained on such files keeps a memory by default."""
+"""Suffixes of translators' files; a model trained on such files includes a translation memory by default."""
 
 GRAM = 4
 LOOKED_THROUGH = 20_000
-"""Maximum index entries that are read for a text, those of the rarest 4-grams first."""
+"""Maximum number of index entries that are read for a text, beginning with the rarest 4-grams."""
 
 CANDIDATES = 64
-"""Maximum candidates whose similarity is computed."""
+"""Maximum number of candidates whose similarity is computed."""
 
 LARGEST = LIMITS[MEMORY]
 """Bytes of the memory in a model folder, before and after it is unpacked."""
@@ -54,11 +54,11 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 class TranslationMemory:
-    """Texts with one translation each: the most frequent one, or the first of several."""
+    """A translation memory that stores the most frequent translation of each text."""
 
     def __init__(self, pairs: Iterable[Pair | tuple[str, str]]) -> None:
         self.targets: dict[str, str] = {}
-        rivals: dict[str, Counter[str]] = {}  # of sources that have several translations
+        rivals: dict[str, Counter[str]] = {}  # counts for sources with several translations
         for pair in pairs:
             source, target = map(tidy, (pair.source, pair.target) if isinstance(pair, Pair) else pair)
             if not source or not target:
@@ -73,13 +73,13 @@ class TranslationMemory:
         return len(self.targets)
 
     def exact(self, text: str) -> MemoryMatch | None:
-        """Returns the same text, apart from white space around it."""
+        """Returns the match for the same text, ignoring white space around it."""
         source = tidy(text)
         target = self.targets.get(source)
         return None if target is None else MemoryMatch(SAME, source, target)
 
     def find(self, text: str, *, threshold: int = ALIKE, most: int = 3) -> list[MemoryMatch]:
-        """Returns the most similar texts, best first."""
+        """Returns the matches with the most similar texts, best first."""
         query = tidy(text)
         if (same := self.exact(query)) is not None:
             return [same]
@@ -105,19 +105,19 @@ class TranslationMemory:
 
     @cached_property
     def index(self) -> Index:
-        """The index of candidates, built on first use."""
+        """The index of 4-grams, built on first use."""
         return Index(self.sources)
 
 
 LEAST = 50
-"""The minimum similarity of texts that differ in numbers and placeholders only."""
+"""The minimum similarity in percent of texts that differ only in numbers and placeholders."""
 
 
 def substitute_variables(source: str, target: str, query: str) -> str | None:
-    """Returns the translation of `source` with the numbers and placeholders of `query`; None if that is unsafe.
+    """Replaces the numbers and placeholders of `source` in `target` by those of `query`; returns None if unsafe.
 
-    It is safe if both have the same words, the target has each variable as often as the source, and equal variables
-    become equal ones.
+    It is safe if `source` and `query` have the same words, `target` has each number or placeholder as often as
+    `source`, and equal ones are replaced by equal ones.
     """
     words, old = split_variables(source)
     others, new = split_variables(query)
@@ -134,7 +134,7 @@ def substitute_variables(source: str, target: str, query: str) -> str | None:
 
 
 def split_variables(text: str) -> tuple[list[str], list[str]]:
-    """Returns the words of a text, and the protected pieces and numbers between them."""
+    """Splits a text into words, and the protected pieces and numbers between them."""
     words, variables, place = [], [], 0
     pieces = [(piece.start, piece.end) for piece in protect.find(text)]
     taken = {position for start, end in pieces for position in range(start, end)}
@@ -147,7 +147,7 @@ def split_variables(text: str) -> tuple[list[str], list[str]]:
 
 
 class Index:
-    """An index of 4-grams: a sorted array of them, and the numbers of the texts that contain each."""
+    """An index of texts by their 4-grams: a sorted array of 4-grams, and the texts that contain each of them."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         grams, self.counts = ngrams(texts)
@@ -158,7 +158,7 @@ class Index:
         self.starts = np.append(self.starts, len(grams))
 
     def candidates(self, text: str) -> list[int]:
-        """Returns the numbers of the texts that share most 4-grams with this one."""
+        """Returns the indices of the texts that share the most 4-grams with a text."""
         sought = np.unique(ngrams([text])[0])
         places = np.searchsorted(self.grams, sought)
         places = places[(places < len(self.grams)) & (self.grams[np.minimum(places, len(self.grams) - 1)] == sought)]
@@ -180,9 +180,9 @@ class Index:
 
 
 def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Returns the 4-grams of all texts, one text after the other, as numbers, and the count of each text.
+    """Returns the hashed 4-grams of all texts, one text after the other, and the number of 4-grams of each text.
 
-    Letters become lower case, and digits 0, so that "Page 1" and "page 2" are equal.
+    Letters are lowercased and digits replaced by 0, so that "Page 1" and "page 2" are equal.
     """
     made = [f"\x02{text}\x02".ljust(GRAM, "\x02") for text in texts]
     data = np.frombuffer("".join(made).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
@@ -193,7 +193,7 @@ def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]
     found = data
     for shift in range(1, GRAM):
         found = found * np.uint64(1_000_003) + np.roll(data, -shift)
-        inside[np.cumsum(lengths) - shift] = False  # else it reaches into the next text
+        inside[np.cumsum(lengths) - shift] = False  # such a 4-gram would reach into the next text
     return found[inside], lengths - (GRAM - 1)
 
 
@@ -222,7 +222,10 @@ def open_recorded(folder: Path, direction: Direction | None = None) -> Translati
 
 
 def read(path: Path, direction: Direction | None = None) -> Iterator[tuple[str, str]]:
-    """Reads the pairs that `write` wrote, those of one direction if it is given; refuses a file beyond the limits."""
+    """Yields the pairs in a file written by `write`, only those of `direction` if it is set.
+
+    Raises DataError if the file exceeds the limits.
+    """
     _require_limits(path)
     for number, line in enumerate(_lines(path), 1):
         try:
@@ -236,12 +239,12 @@ def read(path: Path, direction: Direction | None = None) -> Iterator[tuple[str, 
         if SURROGATE.search(source + target):
             raise DataError("a lone surrogate (such as \\ud800) is not a character", path, number)
         if direction is None or str(record.get("direction", direction)).endswith(str(direction)):
-            yield source, target  # a direction without a source, such as -de, fits en-de
+            yield source, target  # the direction -de, without a source, matches en-de
 
 
 def _require_limits(path: Path) -> None:
-    """Refuses a file that is too large when it is unpacked; keeps none of it in memory."""
-    size = entries = since = 0  # since: bytes after the last line end
+    """Raises DataError if a file is too large when decompressed; keeps nothing of it in memory."""
+    size = entries = since = 0  # since: number of bytes after the last line end
     for chunk in _unpack(path):
         size, entries = size + len(chunk), entries + chunk.count(b"\n")
         end = chunk.rfind(b"\n")
@@ -265,7 +268,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _unpack(path: Path) -> Iterator[bytes]:
-    """Yields the content of a gzip file in chunks of at most a megabyte, however far it expands."""
+    """Yields the content of a gzip file in chunks of at most 1 MiB, however much it expands."""
     require_regular(path, most=LARGEST)
     inflate = zlib.decompressobj(wbits=31)
     try:

@@ -1,1 +1,1 @@
-"""Reads and writes corpora and documents in their own formats, and finds what is wrong with them."""
+"""Reads and writes corpora and documents in many file formats, and checks corpora for faults."""

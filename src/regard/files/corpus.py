@@ -1,4 +1,4 @@
-"""Pairs as a stream: read from files, cleaned, and split into train and dev."""
+"""Streams the pairs of a corpus: reads them from files, cleans them, and splits them into train and dev set."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from regard.tokens.text_pairs import Location, Pair
 
 
 def read_pairs(names: Sequence[Path], data: DataSettings, report: Report, *, whole: bool = False) -> Iterator[Pair]:
-    """Yields the pairs of files with both languages, and of two files with one language each.
+    """Yields the pairs of files that contain both languages, and of two plain files with one language each.
 
-    Each file may be gzipped. A folder stands for the files in it with both languages, a pattern for its matches. Texts
-    of several lines give pairs of lines unless `whole`.
+    Files may be gzipped. A folder stands for all files in it that contain both languages, and a pattern for all files
+    that match it. Texts of several lines are split into pairs of lines unless `whole` is true.
     """
     pairs = _read_files(names, data, report)
     return pairs if whole else _in_lines(pairs, report)
@@ -36,14 +36,14 @@ def _read_files(names: Sequence[Path], data: DataSettings, report: Report) -> It
     alone = [path for path in paths if path not in paired]
     if not paths or len(alone) not in (0, 2):
         several = ",".join(map(str, multilingual_texts.possible_directions(paths)[:12])) if paths[2:] else ""
-        hint = f"; or learn several directions at once: regard train --directions {several}" if several else ""
+        hint = f"; or train several directions at once: regard train --directions {several}" if several else ""
         missing = "".join(f"{path} does not exist; " for path in paths if not path.exists())
         raise DataError(
-            f"cannot read pairs from {' and '.join(map(str, names)) or 'no file'}: {missing}give two plain text files, "
-            "where line n of one translates line n of the other, or files with both languages in each: "
+            f"cannot read pairs from {' and '.join(map(str, names)) or 'no file'}: {missing}pass two plain text files, "
+            "in which line n of one translates line n of the other, or files with both languages in each: "
             f"{', '.join(files.PAIRED)} (all may end in .gz){hint}"
         )
-    readers = (_read_file(path, data, report) for path in paired)  # each file is opened when it is read
+    readers = (_read_file(path, data, report) for path in paired)  # opens each file only when it is read
     last = (files.read_two(*pair, data, report) for pair in pairwise(alone))
     return chain.from_iterable(chain(readers, last))
 
@@ -56,7 +56,7 @@ def _read_file(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]
 
 
 def _in_lines(pairs: Iterable[Pair], report: Report) -> Iterator[Pair]:
-    """Yields a pair for each line of a text if its translation has as many lines, else both texts on one line."""
+    """Splits texts into pairs of lines if both sides have equally many lines, else joins the lines of each side."""
     for pair in pairs:
         if "\n" not in pair.source and "\n" not in pair.target:
             yield pair
@@ -72,7 +72,7 @@ def _in_lines(pairs: Iterable[Pair], report: Report) -> Iterator[Pair]:
 
 
 def clean(pairs: Iterable[Pair], data: DataSettings, report: Report) -> Iterator[Pair]:
-    """Yields the usable pairs, tidied, and counts the others in the report."""
+    """Yields the usable pairs with normalized white space, and counts the others in the report."""
     for pair in pairs:
         source, target = tidy(pair.source), tidy(pair.target)
         if not source or not target:
@@ -97,7 +97,7 @@ class Leak:
 
 
 def leaks(train: Iterable[Pair], held_out: Mapping[str, Iterable[Pair]]) -> dict[str, Leak]:
-    """Finds the pairs of each held-out set whose source is also a training source; keeps only these sets in memory."""
+    """Counts the pairs of each held-out set whose source is also in the training data, which is streamed."""
     results = {name: Leak() for name in held_out}
     by_source: dict[str, list[tuple[Leak, Location]]] = {}
     for name, pairs in held_out.items():
@@ -114,7 +114,7 @@ def leaks(train: Iterable[Pair], held_out: Mapping[str, Iterable[Pair]]) -> dict
 
 @dataclass(frozen=True)
 class DevSplit:
-    """The pairs that are held out as the dev set; pairs with equal sources are on the same side."""
+    """The pairs that are held out as the dev set; all pairs with the same source are on the same side."""
 
     keys: frozenset[int]
     pairs: int
@@ -125,15 +125,15 @@ class DevSplit:
 
 
 def split(sources: Iterable[str], dev_pairs: int | None, total: int) -> DevSplit:
-    """Holds out about `dev_pairs` of the `total` pairs, by default a fiftieth; the same pairs give the same split.
+    """Holds out about `dev_pairs` of `total` pairs, by default 2 %; the split depends only on the pairs.
 
-    It takes the sources with the smallest hashes, so adding pairs to a corpus moves few others.
+    It holds out the sources with the smallest hashes, so that adding pairs to a corpus changes the split little.
     """
     return split_each((("", source) for source in sources), dev_pairs, {"": total})
 
 
 def split_each(sources: Iterable[tuple[str, str]], dev_pairs: int | None, totals: Mapping[str, int]) -> DevSplit:
-    """Splits each of several parts, whose names come with the sources; a source held out of one is out of all."""
+    """Splits several named parts, passed as (part, source); a source held out in one part is held out in all."""
     wanted = {name: dev_size(dev_pairs, total) for name, total in totals.items()}
     counts = _smallest_keys(sources, {name: 2 * count + 16 for name, count in wanted.items()})
     splits = [_choose(counts[name], wanted[name]) for name in totals]
@@ -141,33 +141,33 @@ def split_each(sources: Iterable[tuple[str, str]], dev_pairs: int | None, totals
 
 
 def dev_size(dev_pairs: int | None, total: int) -> int:
-    """Returns the number of pairs to hold out: `dev_pairs`, or by default a fiftieth within limits."""
+    """Returns the number of pairs to hold out: `dev_pairs`, or by default 2 % within limits."""
     if dev_pairs is None:
         dev_pairs = min(max(50, total // 50), 1000, total // 10)
     return max(1, min(dev_pairs, total - 1))
 
 
 def _choose(counts: dict[int, int], wanted: int) -> DevSplit:
-    """Chooses the smallest keys, with at most the wanted number of pairs."""
+    """Chooses the smallest keys that together have at most the wanted number of pairs."""
     if len(counts) < 2:
         raise DataError(
-            "cannot hold out a dev set: the corpus has fewer than two different sources; give a dev set with --dev"
+            "cannot hold out a dev set: the corpus has fewer than two different sources; pass a dev set with --dev"
         )
     keys, pairs = set(), 0
     for key in sorted(counts):
         if pairs + counts[key] <= wanted:
             keys.add(key)
             pairs += counts[key]
-    if not keys:  # every source has more pairs than are wanted: take the one with the fewest
+    if not keys:  # every source has too many pairs: take the one with the fewest
         key = min(counts, key=lambda key: (counts[key], key))
         keys, pairs = {key}, counts[key]
     return DevSplit(frozenset(keys), pairs)
 
 
 def _smallest_keys(sources: Iterable[tuple[str, str]], limits: Mapping[str, int]) -> dict[str, dict[int, int]]:
-    """Returns for each part its smallest keys, at most its limit, with the number of pairs that have each."""
+    """Returns the smallest keys of each part, up to its limit, and the number of pairs with each key."""
     results: dict[str, dict[int, int]] = {name: {} for name in limits}
-    heaps: dict[str, list[int]] = {name: [] for name in limits}  # negated, with the largest key on top
+    heaps: dict[str, list[int]] = {name: [] for name in limits}  # negated keys, so that the largest key is on top
     for name, source in sources:
         key, counts, negated = _key(source), results[name], heaps[name]
         if key in counts:

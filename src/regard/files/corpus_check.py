@@ -1,4 +1,4 @@
-"""Checks a corpus in two passes: the first learns what it is like as a whole, the second checks each pair."""
+"""Checks a corpus in two passes: the first collects statistics of the corpus, the second checks each pair."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from regard.tokens.text_pairs import Pair
 
 FlagArray = NDArray[np.bool_]
 HashArray = NDArray[np.int64]
-SAMPLE = 20_000  # pairs of a direction from which its languages are learned
-SHORT = 15  # characters by which one side may be longer than the other before the ratio matters
-HASHES = 1 << 18  # that are compared at once, which bounds the memory needed
+SAMPLE = 20_000  # pairs per direction from which its two languages are learned
+SHORT = 15  # characters added to both lengths, so that the ratio matters less for short texts
+HASHES = 1 << 18  # number of hashes that are compared at once, to limit memory
 NAMES = {"no direction": "direction"}
-"""Checks whose name differs from the reason in reports of readers."""
+"""Names of checks that differ from the reasons in `Report`."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A pair with a fault."""
+    """A pair that has a fault, and its location."""
 
     where: str
     source: str = ""
@@ -42,7 +42,7 @@ class Example:
 
 @dataclass
 class Finding:
-    """The number of pairs with a fault, and the first of them."""
+    """The number of pairs with one kind of fault, and the first of them as examples."""
 
     check: Check
     count: int = 0
@@ -51,10 +51,10 @@ class Finding:
 
 @dataclass
 class PairChunk:
-    """Neighbouring pairs of one direction, as a model reads them."""
+    """Consecutive pairs of one direction, with white space normalized as in training."""
 
     direction: str
-    numbers: Sequence[int]  # of the pairs in the corpus, from 0
+    numbers: Sequence[int]  # indices of the pairs in the corpus
     pairs: Sequence[Pair]
     longest: int
 
@@ -65,11 +65,11 @@ class PairChunk:
 
     @property
     def keys(self) -> Sequence[object]:
-        """The sources, distinct for each direction."""
+        """Hashable keys of the sources, which differ between directions."""
         return [(source, self.direction) for source in self.sources] if self.direction else self.sources
 
     def characters(self) -> tuple[Characters, Characters]:
-        """Returns the characters of both sides; of texts that are too long, only the beginnings."""
+        """Returns the characters of both sides, without the ends of texts that are too long."""
         left, right = ([text[: self.longest] for text in side] for side in (self.sources, self.targets))
         return Characters(left), Characters(right)
 
@@ -80,7 +80,7 @@ class PairChunk:
 
 
 class _DirectionStatistics:
-    """Learns the languages and the lengths of a direction from pairs spread over the whole corpus."""
+    """Learns the two languages and the length ratio of a direction from a sample of the whole corpus."""
 
     def __init__(self) -> None:
         self.sources, self.targets = list[str](), list[str]()
@@ -96,7 +96,7 @@ class _DirectionStatistics:
             self.sources, self.targets = self.sources[::2], self.targets[::2]
 
     def finish(self) -> None:
-        """Learns from the pairs and forgets them."""
+        """Learns from the sample, and then frees its memory."""
         self.identifier = Identifier(Characters(self.sources), Characters(self.targets))
         pairs = zip(self.sources, self.targets, strict=True)
         self.ratio = float(np.median([len(target) / len(source) for source, target in pairs if source and target] or 1))
@@ -104,7 +104,7 @@ class _DirectionStatistics:
 
 
 class Repeats:
-    """Remembers pairs by hashes of 64 bits, which collide in one of 370,000 corpora of ten million pairs."""
+    """Remembers pairs by 64-bit hashes, which collide in one of 370,000 corpora of ten million pairs."""
 
     def __init__(self) -> None:
         self._sources, self._pairs = array("q"), array("q")
@@ -113,12 +113,12 @@ class Repeats:
         return len(self._sources)
 
     def add(self, sources: Sequence[object], targets: Sequence[str]) -> None:
-        """Adds the next pairs, with any hashable keys as sources."""
+        """Adds the next pairs; sources may be any hashable keys."""
         self._sources.extend(map(hash, sources))
         self._pairs.extend(map(hash, zip(sources, targets, strict=True)))
 
     def duplicates(self) -> FlagArray:
-        """Returns for each pair whether it also occurs earlier."""
+        """Returns for each pair whether it repeats an earlier one."""
         hashes = np.frombuffer(self._pairs, np.int64)
         order = np.argsort(hashes, kind="stable")
         flags = np.zeros(len(hashes), bool)
@@ -132,12 +132,12 @@ class Repeats:
         return _contained(sources, different[most:][different[most:] == different[: len(different[most:])]])
 
     def known(self, sources: Iterable[object]) -> FlagArray:
-        """Returns for each pair whether its source is one of these."""
+        """Returns for each pair whether its source is among `sources`."""
         return _contained(np.frombuffer(self._sources, np.int64), np.sort(np.fromiter(map(hash, sources), np.int64)))
 
 
 def _contained(hashes: HashArray, wanted: HashArray) -> FlagArray:
-    """Returns for each hash whether it is among the wanted ones, which are sorted."""
+    """Returns for each hash whether it is in the sorted array `wanted`."""
     flags = np.zeros(len(hashes), bool)
     for start in range(0, len(hashes) if len(wanted) else 0, HASHES):
         part = hashes[start : start + HASHES]
@@ -147,7 +147,7 @@ def _contained(hashes: HashArray, wanted: HashArray) -> FlagArray:
 
 
 class Examination:
-    """Finds the faults of a corpus: first call `survey`, then `judge`. Pairs are dropped by the checks in `drop`."""
+    """Finds the faults of a corpus: call `survey` first, then `judge`. The checks in `drop` drop pairs."""
 
     def __init__(self, files: Sequence[Path], data: DataSettings, check: CheckSettings, drop: Iterable[str]) -> None:
         self.files, self.check, self.dropping = files, check, frozenset(drop)
@@ -161,7 +161,7 @@ class Examination:
         self.kept = 0
 
     def survey(self, test: Sequence[Path] = ()) -> Iterator[int]:
-        """Reads the corpus and learns what it is like; yields the number of pairs read so far."""
+        """Reads the corpus and collects its statistics; yields the number of pairs read so far."""
         for chunk in self._chunks(test) if test else ():
             self.tested.update(chunk.keys)
         for chunk in self._chunks(self.files):
@@ -169,7 +169,7 @@ class Examination:
             self.directions.setdefault(chunk.direction, _DirectionStatistics()).add(chunk)
             yield len(self.repeats)
         if not self.report.read:
-            raise DataError(f"no pairs in {' and '.join(map(str, self.files))}")
+            raise DataError(f"there are no pairs in {' and '.join(map(str, self.files))}")
         for direction in self.directions.values():
             direction.finish()
         duplicates = self.repeats.duplicates()
@@ -179,7 +179,7 @@ class Examination:
         self.total, self.repeats = len(self.repeats), Repeats()
 
     def judge(self) -> Iterator[PairChunk]:
-        """Reads the corpus again and counts the faults; yields its pairs with notes of which are dropped."""
+        """Reads the corpus again and counts its faults; yields the pairs in chunks, with those to drop marked."""
         count = 0
         for chunk in self._chunks(self.files):
             count += len(chunk.pairs)
@@ -190,7 +190,7 @@ class Examination:
             self.kept += len(chunk.pairs) - int(chunk.dropped.sum())
             yield chunk
         if count != self.total:
-            raise DataError(f"{' and '.join(map(str, self.files))}: changed while being read: check again")
+            raise DataError(f"{' and '.join(map(str, self.files))}: changed during the check: run it again")
         for kind, count in self.report.counts.items():
             check = Check(REASONS.get(kind, kind), "error")
             finding = self.findings.setdefault(NAMES.get(kind, kind), Finding(check))
@@ -198,18 +198,18 @@ class Examination:
             finding.examples += map(Example, self.report.examples[kind])
 
     def severity(self, name: str) -> Severity:
-        """Returns "error" for a check whose pairs are dropped, which are always those that readers leave out."""
+        """Returns "error" for checks that drop pairs, including those of pairs that readers skip."""
         return "error" if name in self.dropping or name not in CHECKS else "warning"
 
     def notes(self) -> list[str]:
-        """Returns how files were interpreted that do not say it, and what could not be checked."""
+        """Returns notes on how ambiguous files were interpreted and on checks that were not possible."""
         unable = [name for name, direction in self.directions.items() if not direction.identifier.is_able]
         names = f" of {', '.join(unable)}" if any(unable) else ""
         note = f"The languages{names} were not checked: there is too little text to learn them from."
         return [*self.report.notes, *[note] * bool(unable)]
 
     def _chunks(self, files: Sequence[Path]) -> Iterator[PairChunk]:
-        """Yields the pairs of files in chunks, the directions of each chunk separately."""
+        """Yields the pairs of files in chunks, each with pairs of one direction."""
         self.report = Report()
         pairs, count = read_pairs(files, self.data, self.report), 0
         while chunk := list(islice(pairs, CHUNK)):

@@ -1,4 +1,4 @@
-"""Finds the files of a corpus and the languages that they declare."""
+"""Finds the files of a corpus, and the languages declared in them or in their names."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CATALOGUES = (".po", ".pot", ".mo")
 
 
 def expand_paths(names: Iterable[Path | str], data: DataSettings | None = None) -> list[Path]:
-    """Returns files as they are, for a folder the files in it with both languages, and for a pattern its matches.
+    """Replaces folders by the files in them that contain both languages, and patterns by the matching files.
 
-    Files of a folder or pattern that declare other languages than `data` are left out.
+    Files from folders and patterns are skipped if they declare other languages than `data`.
     """
     paths: list[Path] = []
     for name in names:
@@ -35,7 +35,7 @@ def expand_paths(names: Iterable[Path | str], data: DataSettings | None = None) 
         wanted = [each for each in available if data is None or _is_wanted(each, data)]
         if not wanted:
             languages = f" from {data.source} to {data.target}" if available and data else ""
-            raise DataError(f"has no file{languages} of a known format: {', '.join(files.PAIRED)}", path)
+            raise DataError(f"there is no file{languages} with a known format: {', '.join(files.PAIRED)}", path)
         paths += [each for each in wanted if each not in paths]
     return paths
 
@@ -48,7 +48,7 @@ def _matching_files(pattern: Path) -> list[Path]:
 
 
 def _files_below(folder: Path) -> list[Path]:
-    """Returns the files in a folder and its subfolders without templates and compiled catalogues beside their .po."""
+    """Returns the files in a folder and its subfolders, without .pot files, and .mo files that have a .po file."""
     if isinstance(folder, RemotePath):
         inside = folder.files_below()
     else:
@@ -61,14 +61,14 @@ def _files_below(folder: Path) -> list[Path]:
 
 def _is_wanted(path: Path, data: DataSettings) -> bool:
     """Returns whether a file is in the languages of the settings, as far as both are known."""
-    if data.directions or files.suffix(path) == ".tmx":  # which may have any languages
+    if data.directions or files.suffix(path) == ".tmx":  # a TMX file may have any number of languages
         return True
     pairs = zip(declared_languages(path), (data.source, data.target), ("source", "target"), strict=True)
     return all(not code or wanted == default or same_language(code, wanted) for code, wanted, default in pairs)
 
 
 def is_reversed(path: Path, data: DataSettings) -> bool:
-    """Returns whether a catalogue translates in the opposite direction to the settings."""
+    """Returns whether a catalogue translates in the opposite direction of the settings."""
     if files.suffix(path) not in CATALOGUES or data.source == DataSettings.source or data.target == DataSettings.target:
         return False
     source, target = declared_languages(path)
@@ -76,7 +76,7 @@ def is_reversed(path: Path, data: DataSettings) -> bool:
 
 
 def languages(paths: Sequence[Path], source: str = "", target: str = "") -> tuple[str, str]:
-    """Returns the languages that files declare, unless they are given; refuses files with several."""
+    """Returns `source` and `target` or, if empty, the languages that all files declare."""
     if source and target:
         return source, target
     declared = {path: declared_languages(path, source, target) for path in paths if files.suffix(path) in files.PAIRED}
@@ -92,13 +92,13 @@ def _common_language(codes: Mapping[Path, str], side: str) -> str:
         if len(examples) < 2:
             return next(iter(examples), "")
     listed = ", ".join(f"{code} ({path})" for code, path in list(examples.items())[:5])
-    raise DataError(f"the files have several {side} languages: {listed}; say which one to learn with --{side}")
+    raise DataError(f"the files have several {side} languages: {listed}; specify one with --{side}")
 
 
 def declared_languages(path: Path, source: str = "", target: str = "") -> tuple[str, str]:
-    """Returns the languages that a file declares by its content or name, or an empty text for each that it does not.
+    """Returns the languages declared in the content or name of a file, empty if unknown.
 
-    A given language chooses among those of a file with several.
+    If a file has several languages, `source` and `target` choose among them.
     """
     module = files.format_module(path)
     if module is not None and hasattr(module, "languages"):
@@ -112,9 +112,9 @@ def declared_languages(path: Path, source: str = "", target: str = "") -> tuple[
 
 
 def language_in_name(path: Path) -> str:
-    """Returns the language in the name of a file or its folders: de.po, app.de.po, de/LC_MESSAGES/app.po.
+    """Returns the language in the name of a file or its folders, as in de.po, app.de.po or de/LC_MESSAGES/app.po.
 
-    A part of the name counts if it is a code of two letters, or a longer one with a region.
+    A part of the name counts as a language if it is a two-letter code, or a longer code with a region.
     """
     stem = path.name.removesuffix(".gz").rpartition(".")[0]
     for name in (stem, re.split(r"[. ]", stem)[-1], stem.partition("-")[2], *path.parts[-2:-5:-1]):

@@ -1,4 +1,4 @@
-"""Counts the pairs of a corpus that are read, kept and dropped."""
+"""Counts how many pairs of a corpus are read, kept and dropped."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ REASONS = {
     "empty": "one side or both are empty",
     "control characters": "control characters in the text",
     "too long": "a side is longer than data.max_characters",
-    "no direction": "no two languages of a direction",
-    "repeated language": "further texts of a language in one tu, of which the first is used",
+    "no direction": "the languages do not match any direction",
+    "repeated language": "several texts in the same language in one tu; the first is used",
 }
 
 
@@ -24,34 +24,34 @@ REASONS = {
 class Report:
     """The numbers of pairs that were read and kept, and the reasons why the others were dropped."""
 
-    read: int = 0  # entries of a file: a message with all its plural forms is one
-    further: int = 0  # additional pairs, from plural forms and texts of several lines
+    read: int = 0  # number of entries; a message with all its plural forms counts as one
+    further: int = 0  # number of additional pairs, from plural forms and texts of several lines
     kept: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
     unit: str = "pairs"
-    notes: list[str] = field(default_factory=list)  # how files were read whose content leaves a choice
+    notes: list[str] = field(default_factory=list)  # how ambiguous files were interpreted
 
     @property
     def pairs(self) -> int:
-        """The number of all pairs that the entries contain."""
+        """The number of all pairs in the entries."""
         return self.read + self.further
 
     def drop(self, kind: str, where: Location) -> None:
-        """Counts a pair that is dropped, and records the first places."""
+        """Counts a dropped pair, and records the first locations of each kind."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         places = self.examples.setdefault(kind, [])
         if len(places) < EXAMPLES:
             places.append(str(where))
 
     def note(self, line: str) -> None:
-        """Records how a file was read."""
+        """Records how an ambiguous file was interpreted."""
         if line not in self.notes:
             self.notes.append(line)
 
     def lines(self) -> list[str]:
-        """Returns the report for people, with a line for each kind of fault."""
-        more = f" ({self.pairs:,} with the forms of plurals and the lines of texts)" if self.further else ""
+        """Returns the report as text, with a line for each reason for dropping pairs."""
+        more = f" ({self.pairs:,} with plural forms and lines of texts)" if self.further else ""
         lines = [f"{self.read:,} {self.unit} read{more}, {self.kept:,} kept"]
         for kind, count in self.counts.items():
             places = ", ".join(self.examples[kind]) + (", ..." if count > len(self.examples[kind]) else "")
@@ -60,7 +60,7 @@ class Report:
 
 
 def require_kept(report: Report, files: Sequence[Path]) -> None:
-    """Refuses a corpus without usable pairs."""
+    """Raises an error if a corpus has no usable pairs."""
     if not report.kept:
-        reasons = "; ".join(report.lines()[1:]) if report.read else "there is no line in it"
+        reasons = "; ".join(report.lines()[1:]) if report.read else "the files are empty"
         raise DataError(f"no usable {report.unit} in {' and '.join(map(str, files))}: {reasons}")

@@ -1,4 +1,4 @@
-"""Tells two languages apart by naive Bayes over hashed character n-grams, learned from the corpus itself."""
+"""A naive Bayes classifier over hashed character n-grams that learns the two languages of a corpus from the corpus."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 from regard.files.character_arrays import Characters
 
-LONGEST = 3  # letters of an n-gram
-ENOUGH = 5_000  # letters of each side to learn from
-RARE = 5  # an n-gram that is less frequent in both languages has no weight
-MOST = 3.0  # nats of one n-gram, since a name must not decide
-TELLING, FEWEST = 0.5, 30  # nats of an n-gram that counts as evidence, and how many of them a text needs
-OVERLAP = 2.0 * LONGEST  # n-grams share letters, so their evidence is counted about this many times
-BITS = 20  # of the hash of an n-gram
+LONGEST = 3  # maximum length of an n-gram in letters
+ENOUGH = 5_000  # minimum number of letters of each side to learn from
+RARE = 5  # n-grams that occur less often than this are ignored
+MOST = 3.0  # maximum evidence of one n-gram in nats, so that a single name does not decide
+TELLING, FEWEST = 0.5, 30  # minimum evidence of an n-gram in nats, and how many such n-grams a text needs
+OVERLAP = 2.0 * LONGEST  # overlapping n-grams count the same evidence about this many times
+BITS = 20  # number of bits in the hash of an n-gram
 FACTOR = np.uint32(0x9E3779B1)
 SPREAD = np.array([0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F], np.uint32)
 PUNCTUATION = ".,:;!?…'\"„“”‚‘’«»‹›()[]{}<>。，：；！？「」『』（）"
 
 
 class Identifier:
-    """Tells two languages apart by samples of both."""
+    """Distinguishes two languages, which it learns from samples of both."""
 
     def __init__(self, sources: Characters, targets: Characters) -> None:
         left, right = _count_ngrams(sources), _count_ngrams(targets)
@@ -33,7 +33,7 @@ class Identifier:
         self._evidence = np.clip(ratio, -MOST, MOST).astype(np.float32)
 
     def evidence(self, texts: Characters) -> NDArray[np.float64]:
-        """Returns for each text the log odds that it is in the source language and not in the target language."""
+        """Returns for each text the log odds that it is in the source language rather than the target language."""
         total, telling = np.zeros(len(texts.starts)), np.zeros(len(texts.starts), np.int64)
         if self.is_able and len(total):
             letters, starts = texts.letters()
@@ -53,9 +53,10 @@ def find_foreign(
     identifier: Identifier,
     confidence: float,
 ) -> set[int]:
-    """Returns the rows of texts in the language of their translations (`others`), to which evidence has this sign.
+    """Returns the rows of the texts that are in the language of their translations, `others`.
 
-    Doubtful texts are checked again without the names that they share with their translations.
+    `sign` is the sign of the evidence for that language: 1 for the source language, -1 for the target language.
+    Suspicious texts are checked again without the names that they share with their translations.
     """
     threshold = math.log(confidence / (1 - confidence))
     doubtful = np.flatnonzero(sign * identifier.evidence(characters) > threshold).tolist()
@@ -84,8 +85,8 @@ def _count_ngrams(texts: Characters) -> NDArray[np.float64]:
 
 
 def _hash_ngrams(letters: NDArray[np.uint32], starts: NDArray[np.int64]) -> Iterator[NDArray[np.uint32]]:
-    """Yields for each length the hashes of the n-grams that begin at each letter; 0 where one leaves its text."""
-    ends = np.append(starts[1:], len(letters)) - 1  # of each text, the 0 after its last letter
+    """Yields for each length the hashes of the n-grams that begin at each letter; 0 where a text is too short."""
+    ends = np.append(starts[1:], len(letters)) - 1  # position of the 0 after the last letter of each text
     total = np.zeros(len(letters), np.uint32)
     for length in range(LONGEST):
         total = total * FACTOR

@@ -1,4 +1,4 @@
-"""Language tags such as en, en-US, EN_us and zh-Hant-TW: parses and compares them."""
+"""Parses and compares language tags such as en, en-US, EN_us and zh-Hant-TW."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def is_language(code: str) -> bool:
 
 @lru_cache(1000)
 def matches_code(code: str, wanted: str) -> bool:
-    """Returns whether a code is the wanted one; a wanted code without a region matches any region."""
+    """Returns whether a code matches the wanted one; a wanted code without a region matches any region."""
     return normalize_code(code) == normalize_code(wanted) or primary(code) == normalize_code(wanted)
 
 
 def same_language(code: str, wanted: str) -> bool:
-    """Returns whether two codes name the same language; a region that only one of them has is ignored."""
+    """Returns whether two codes stand for the same language; a region that only one of them has is ignored."""
     return matches_code(code, wanted) or matches_code(wanted, code)
 
 
 def best_match(codes: Iterable[str], wanted: str) -> str | None:
-    """Returns the code that equals `wanted`, else the first that matches it, else the first of the same language."""
+    """Returns the code equal to `wanted`, else the first that matches it, else the first in the same language."""
     close = [code for code in codes if same_language(code, wanted)]
     exact = [code for code in close if normalize_code(code) == normalize_code(wanted)]
     return next(iter(exact or [code for code in close if matches_code(code, wanted)] or close), None)

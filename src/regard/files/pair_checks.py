@@ -20,11 +20,11 @@ from regard.tokens.protected_pieces import ProtectedPiece, find
 from regard.tokens.text_pairs import Pair
 
 CHUNK = 4096
-"""Pairs that are checked together."""
+"""Number of pairs that are checked at a time."""
 Severity = Literal["error", "warning"]
-"""Pairs with an error are dropped by training or by `regard check --fix`; pairs with a warning are kept."""
+"""The severity of a fault: pairs with errors are dropped by `regard check --fix`, pairs with warnings are kept."""
 CheckResult = tuple[str, Sequence[int]]
-"""The name of a check, and the rows in which it finds a fault."""
+"""The name of a check, and the indices of the pairs in which it finds a fault."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ CHECKS = {
     "language": Check("a side is in the language of the other", "error"),
     "swapped": Check("the two sides are swapped", "error"),
     "leaked": Check("the source is in the test set", "error"),
-    "direction": Check("no two languages of a direction", "error", always=True),
+    "direction": Check("the languages do not match any direction", "error", always=True),
     "placeholders": Check("placeholders differ", "warning"),
     "tags": Check("tags differ", "warning"),
     "addresses": Check("URLs or e-mail addresses differ", "warning"),
@@ -56,13 +56,13 @@ CHECKS = {
     "identical": Check("both sides are the same", "warning"),
     "invisible": Check("zero-width or other invisible characters", "warning"),
 }
-"""Every check by its name in JSON and in flags, in the order of the report."""
+"""All checks in the order of the report, keyed by their names in JSON and in flags."""
 
 
 def find_faults(
     sources: Sequence[str], targets: Sequence[str], left: Characters, right: Characters
 ) -> Iterator[CheckResult]:
-    """Yields for each check the rows of the pairs in which it finds a fault."""
+    """Yields each check with the indices of the pairs in which it finds a fault."""
     either = left.kinds | right.kinds
     yield "control", _rows(either & CONTROL)
     yield "invisible", _rows(either & INVISIBLE)
@@ -85,13 +85,13 @@ def _rows(flags: NDArray[np.generic]) -> list[int]:
 
 
 class Notices:
-    """Counts the faults in a stream of pairs."""
+    """Counts the faults in a stream of pairs by check."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def watch(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
-        """Yields the same pairs, which must be tidy."""
+        """Yields the same pairs, whose white space must be normalized."""
         while chunk := list(islice(pairs, CHUNK)):
             sources, targets = [pair.source for pair in chunk], [pair.target for pair in chunk]
             for name, rows in find_faults(sources, targets, Characters(sources), Characters(targets)):
@@ -99,14 +99,14 @@ class Notices:
             yield from chunk
 
     def line(self, files: Sequence[Path]) -> str:
-        """Returns the counts for people and the command that shows more, or an empty text without faults."""
+        """Returns a line with the counts and the command that shows details; empty if there are no faults."""
         counts = [f"{CHECKS[name].meaning}: {count:,}" for name, count in self.counts.most_common() if count]
         command = shlex.join(["regard", "check", *map(str, files)]) if len(files) < 4 else "regard check"
-        return f"to review ({command} shows more): {'; '.join(counts)}" if counts else ""
+        return f"to review ({command} shows details): {'; '.join(counts)}" if counts else ""
 
 
-# UTF-8 read as Windows-1252: a first byte and the number of following bytes that it requires. Quotation marks and
-# other symbols are such bytes too and often follow a letter, so only combinations that nobody writes count.
+# UTF-8 text that was read as Windows-1252: a first byte with as many following bytes as it requires. Quotation marks
+# and other symbols are also such bytes and often follow a letter, so only combinations that nobody writes count.
 _FOLLOWER = f"[\x80-\xbf{FOLLOWERS}]"
 _SYMBOL = "[\x80-\x9f¡-ª¬-º¼-¿€ƒ†‡ˆ‰ŠŒŽ˜™šœžŸ]"
 MOJIBAKE = re.compile(
@@ -115,9 +115,9 @@ MOJIBAKE = re.compile(
 
 
 def differences(source: str, target: str) -> Iterator[str]:
-    """Yields the checks whose pieces differ between two texts: placeholders, tags, addresses, numbers."""
+    """Yields the names of the checks that fail for two texts: placeholders, tags, addresses, numbers."""
     texts = source, target
-    if _roughly(source) != _roughly(target):  # a quick test, which mostly finds no difference
+    if _roughly(source) != _roughly(target):  # a quick test, which rules out most differences
         pieces = find(source), find(target)
         texts = _without(source, pieces[0]), _without(target, pieces[1])
         for name, compared in PIECES_BY_CHECK.items():
@@ -128,7 +128,7 @@ def differences(source: str, target: str) -> Iterator[str]:
 
 
 def unmatched_items(name: str, source: str, target: str) -> tuple[list[str], list[str]]:
-    """Returns the pieces compared by a check that only the source has, and those that only the target has."""
+    """Returns the pieces compared by a check that are only in the source, and those that are only in the target."""
     texts, compared = (source, target), PIECES_BY_CHECK.get(name)
     if compared:
         left, right = (Counter(compared(find(text))) for text in texts)
@@ -149,7 +149,7 @@ def _without(text: str, pieces: Sequence[ProtectedPiece]) -> str:
 
 
 def _placeholders(pieces: Sequence[ProtectedPiece]) -> Iterator[str]:
-    """Yields placeholders by their name or kind; different positions and forms of them are equal."""
+    """Yields placeholders in a normalized form, without positions and plural forms."""
     for piece in pieces:
         if piece.kind == "icu":
             yield piece.text.partition(",")[0]
@@ -160,7 +160,7 @@ def _placeholders(pieces: Sequence[ProtectedPiece]) -> Iterator[str]:
 
 
 def _tags(pieces: Sequence[ProtectedPiece]) -> list[str]:
-    """Returns the names of tags; a lone <file> is a word in brackets."""
+    """Returns the names of tags; a single <file> without a closing tag is taken as a word in brackets."""
     tags = [match for piece in pieces if piece.kind == "tag" and (match := TAG_NAME.match(piece.text))]
     closed = {match[2] for match in tags if match[1]}
     return [match[1] + match[2] for match in tags if match[3] or match[2] in closed or match[2] in SINGLE]
@@ -185,18 +185,18 @@ SINGLE = frozenset(("br", "hr", "img", "p", "li", "td", "tr", "wbr"))
 RUNS = re.compile(r"\d+")
 NUMBERS = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")
 NUMERALS = re.compile("[一二三四五六七八九十百千万萬亿億两兩〇零]")
-LARGEST_WORD = 12  # up to which numbers are often written in words
-LARGEST_ROUND = 100  # up to which round numbers are
-LONGEST_NUMBER = 1000  # digits
+LARGEST_WORD = 12  # numbers up to this one are often written as words
+LARGEST_ROUND = 100  # all numbers up to this one may be written as words if they are missing
+LONGEST_NUMBER = 1000  # maximum number of digits that are compared
 
 
 def numbers_differ(source: str, target: str) -> bool:
-    """Returns whether a number of one text is different in the other.
+    """Returns whether two texts contain different numbers.
 
-    A missing number may have been written in words, unless it is long and not round. Digits may be grouped in other
-    ways, as in 1,000.5 and 1.000,5 and 1000.5.
+    A missing number may have been written in words, unless it is long and not round. Digits may be grouped differently,
+    as in 1,000.5 and 1.000,5 and 1000.5.
     """
-    if sorted(RUNS.findall(source)) == sorted(RUNS.findall(target)):  # a quick test, which is mostly true
+    if sorted(RUNS.findall(source)) == sorted(RUNS.findall(target)):  # a quick test, which is usually true
         return False
     for pattern in (RUNS, NUMBERS):
         left, right = (Counter(_value(number) for number in pattern.findall(text)) for text in (source, target))

@@ -1,6 +1,7 @@
-"""Files on other machines: s3://, gs://, hf://, https:// and everything else that fsspec reads.
+"""Remote files: s3://, gs://, hf://, https:// and all other protocols of fsspec.
 
-`as_path` makes a path for the readers from a name. For local names it neither imports fsspec nor uses the network.
+`as_path` converts a name to a path that the readers accept. For local names, it neither imports fsspec nor uses the
+network.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from regard.errors import DataError, RegardError
 
 SCHEME = re.compile(r"(?:[a-z][\w+.-]*::)*([a-z][\w+.-]+):/+", re.IGNORECASE)
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "hf": "hf", "http": "http", "https": "http"}
-"""The extra of Regard that installs the package for a protocol."""
+"""Optional extras of Regard, such as regard[s3], that install the package for a protocol."""
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "hf": "huggingface_hub", "http": "aiohttp"}
 REFUSED = re.compile(r"credential|denied|forbidden|unauthori[sz]ed|\b40[13]\b|gated|permission", re.IGNORECASE)
 
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 
 def as_path(name: Path | str) -> Path:
-    """Returns the path of a file by its name: a local one, or a remote one if it begins like s3://."""
+    """Converts a name to a path, which is a `RemotePath` if the name begins with a protocol such as s3://."""
     if isinstance(name, RemotePath):
         return name
     text = str(name)
@@ -34,17 +35,17 @@ def as_path(name: Path | str) -> Path:
     scheme = SCHEME.match(text)
     if scheme is None or ("://" not in scheme[0] and (isinstance(name, str) or name.exists())):
         return Path(name)
-    return RemotePath(f"{scheme[0].rstrip('/')}//{text[scheme.end() :]}")  # pathlib makes one slash of two
+    return RemotePath(f"{scheme[0].rstrip('/')}//{text[scheme.end() :]}")  # pathlib replaces // by /
 
 
 if TYPE_CHECKING:
     _LocalPath = Path
 else:
-    _LocalPath = type(Path())  # that of this operating system
+    _LocalPath = type(Path())  # the path class of this operating system
 
 
 class RemotePath(_LocalPath):
-    """A path whose file is on another machine; it is opened and listed like a local one."""
+    """A path on another machine, which can be opened and listed like a local path."""
 
     address: str
 
@@ -54,7 +55,7 @@ class RemotePath(_LocalPath):
         return path
 
     def __init__(self, address: str, *_: object) -> None:
-        if sys.version_info >= (3, 12):  # where __init__ builds the path
+        if sys.version_info >= (3, 12):  # these versions build the path in __init__
             super().__init__(address)
 
     def __str__(self) -> str:
@@ -94,8 +95,8 @@ class RemotePath(_LocalPath):
         return self
 
     def open(self, mode: str = "rb", *_: Any, **__: Any) -> Any:
-        """Opens the file for reading as bytes; remote files cannot be written."""
-        assert mode == "rb", "remote files are read only"
+        """Opens the file for reading bytes; remote files are read-only."""
+        assert mode == "rb", "remote files are read-only"
         file = self._request(lambda system, path: system.open(path, "rb"))
         return io.BufferedReader(_RawFile(file, self), 1 << 20)
 
@@ -117,20 +118,20 @@ class RemotePath(_LocalPath):
         return self._list(lambda system, path: [each for each in system.glob(path) if system.isfile(each)])
 
     def _list(self, find: Callable[[Any, str], list[str]]) -> list[Path]:
-        prefix, _, last = self.address.rpartition("::")  # of simplecache::s3://, only s3:// can list files
+        prefix, _, last = self.address.rpartition("::")  # in simplecache::s3://, only s3:// can list files
         names = RemotePath(last)._request(
             lambda system, path: [system.unstrip_protocol(name) for name in sorted(find(system, path))]
         )
         return [RemotePath(f"{prefix}::{name}" if prefix else name) for name in names]
 
     def _request(self, request: Callable[[Any, str], T]) -> T:
-        """Calls a function with the file system and the path on it."""
+        """Calls a function with the fsspec file system and the path in it."""
         protocol = (SCHEME.match(self.address) or [""] * 2)[1].lower()
         with self.named_errors():
             try:
                 from fsspec.core import url_to_fs
             except ImportError:
-                raise DataError("needs fsspec: install it with pip install fsspec", self) from None
+                raise DataError("remote files need fsspec: install it with pip install fsspec", self) from None
             try:
                 system, path = url_to_fs(self.address)
             except ImportError as error:
@@ -143,25 +144,25 @@ class RemotePath(_LocalPath):
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:
-        """Replaces any error of a file system by one of a single line that names the file."""
+        """Converts any exception of a file system to a one-line error that names the file."""
         try:
             yield
         except RegardError:
             raise
-        except Exception as error:  # noqa: BLE001 (each file system has errors of its own)
+        except Exception as error:  # noqa: BLE001 (each file system has its own exceptions)
             raise self._fault(error) from None
 
     def _fault(self, error: Exception) -> DataError:
         if isinstance(error, FileNotFoundError):
-            return DataError("does not exist", self)
+            return DataError("the file does not exist", self)
         kind, reason = type(error).__name__, _one_line(error)[:200]
         if isinstance(error, PermissionError) or REFUSED.search(kind) or REFUSED.search(reason):
-            return DataError(f"access is refused ({kind}: {reason}): check the credentials and their permissions", self)
+            return DataError(f"access was denied ({kind}: {reason}): check your credentials and permissions", self)
         return DataError(f"cannot be read ({kind}: {reason})", self)
 
 
 class _RawFile(io.RawIOBase):
-    """A file of fsspec for io.BufferedReader; errors while it is read name the file."""
+    """Adapts a file of fsspec to io.BufferedReader; errors during reading name the file."""
 
     def __init__(self, file: BinaryIO, path: RemotePath) -> None:
         self.file, self.path = file, path

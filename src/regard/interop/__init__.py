@@ -1,1 +1,1 @@
-"""Models in other programs' forms: foreign names live here and nowhere else."""
+"""Imports models from other programs, and exports models to their formats."""

@@ -1,4 +1,4 @@
-"""Converts a config.json of Hugging Face to settings."""
+"""Converts a Hugging Face config.json to settings of Regard."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ TYPES: dict[str, tuple[type, str]] = {
     **dict.fromkeys(("id2label", "rope_parameters", "rope_scaling"), (dict, "an object")),
     "architectures": (list, "a list"),
 }
-"""Values of a config.json that are used before the settings that they become are checked."""
+"""Types of the values in config.json that are used before the resulting settings are validated."""
 
 
 class Config:
-    """A config.json, with the notes for the user that reading it gave rise to."""
+    """The values of a config.json, and notes for the user."""
 
     def __init__(self, path: Path, values: Mapping[str, Any]) -> None:
         self.path, self.values = path, values
@@ -48,7 +48,7 @@ class Config:
 
     def __getitem__(self, name: str) -> Any:
         if self.values.get(name) is None:
-            raise ModelError(f"{self.path}: does not say {name}")
+            raise ModelError(f"{self.path}: {name} is missing")
         return self.values[name]
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -56,30 +56,31 @@ class Config:
         return default if value is None else value
 
     def require(self, name: str, supported: Any, reason: str) -> None:
-        """Refuses a model that needs another value than the one that Regard supports."""
+        """Raises an error if a value differs from the only one that Regard supports."""
         if self.get(name, supported) != supported:
             raise ModelError(f"{self.path}: {name} is {self.values[name]!r}: {reason}")
 
     @property
     def family(self) -> Family:
-        """The family that model_type names."""
+        """The family of the model_type."""
         name = self.get("model_type")
         if name not in families():
-            kind = f"a model of type {name!r}" if name else "has no model_type, and its layout does not show the family"
-            raise ModelError(f"{self.path}: {kind}: Regard reads {', '.join(families())}")
+            known = ", ".join(families())
+            kind = f"the model type {name!r} is unknown" if name else "the model_type is missing and cannot be inferred"
+            raise ModelError(f"{self.path}: {kind}: Regard supports {known}")
         return families()[name]
 
     @property
     def shared(self) -> bool:
-        """Reports whether source and target share an embedding table (Marian)."""
+        """True if source and target share an embedding table (in MarianMT)."""
         return bool(self.get("share_encoder_decoder_embeddings", True))
 
 
 def infer_type(config: Config, tensors: Mapping[str, Tensor]) -> Config:
-    """Returns the config with a model_type; configs before 2020 have none, but their layout may show it."""
+    """Adds a missing model_type, as in configs before 2020, if it can be inferred from class or tensor names."""
     if config.get("model_type"):
         return config
-    if architectures := config.get("architectures"):  # other families may have the same names of weights
+    if architectures := config.get("architectures"):  # other families may have weights with the same names
         evidence = "architectures"
         classes = {value: name for family in families().values() for name, value in family.classes.items()}
         kinds = r"Model|For[A-Z]\w+|LMHeadModel|DoubleHeadsModel|MTModel"
@@ -89,18 +90,18 @@ def infer_type(config: Config, tensors: Mapping[str, Tensor]) -> Config:
         evidence = "its keys and the names of its weights"
         name = next((name for name, family in families().items() if family.fits(config.values, tensors)), None)
         if {"embeddings.word_embeddings.weight", "encoder.layer.0.intermediate.dense.weight"} <= tensors.keys():
-            name = "bert" if config.get("type_vocab_size") == 2 else None  # RoBERTa has one type only
+            name = "bert" if config.get("type_vocab_size") == 2 else None  # RoBERTa has only one token type
     if name is None:
         return config
     complete = Config(config.path, {**config.values, "model_type": name})
-    complete.notes.append(f"{config.path.name} has no model_type: read as {name}, which {evidence} show")
+    complete.notes.append(f"{config.path.name} has no model_type: inferred {name} from {evidence}")
     return complete
 
 
 def read_settings(config: Config, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """Returns the tables of settings that config.json and the names of the tensors determine.
+    """Returns the settings, as nested tables, that follow from config.json and the names of the tensors.
 
-    Removes and adds up tensors that Regard has no counterpart of.
+    Removes tensors that have no counterpart in Regard, or adds them to others.
     """
     family = config.family
     for key, (supported, reason) in family.refused.items():
@@ -132,13 +133,13 @@ def read_settings(config: Config, tensors: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def check_shapes(config: Config, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Refuses sizes that cannot be those of the tensors, before memory is allocated for either."""
+    """Raises an error if sizes in config.json cannot match the tensors, before memory is allocated for them."""
     longest = max((size for tensor in tensors.values() for size in tensor.shape), default=0)
     keys = [key for key, (name, _) in config.family.config.items() if name in SIDES]
     sizes = {key: config.get(key, 0) for key in (*keys, "vocab_size", "decoder_vocab_size")}
     for key, size in sizes.items():
-        if size > 4 * longest + 1000:  # what is wrong by less is named with its tensor
-            raise ModelError(f"{config.path}: {key} is {size:,}, but no side of a tensor is longer than {longest:,}")
+        if size > 4 * longest + 1000:  # smaller errors are reported later for the tensor
+            raise ModelError(f"{config.path}: {key} is {size:,}, but no tensor has a dimension above {longest:,}")
     for key, (name, _) in config.family.config.items():
         if name in ("encoder_layers", "decoder_layers") and config.get(key, 0) > len(tensors):
             raise ModelError(f"{config.path}: {key} is {config[key]:,}, but there are only {len(tensors):,} tensors")
@@ -146,20 +147,20 @@ def check_shapes(config: Config, tensors: Mapping[str, Tensor], path: Path) -> N
     for name, tensor in tensors.items():
         if tensor.numel() > largest:
             shape = f"the shape {tuple(tensor.shape)}"
-            raise ModelError(f"{path}: the tensor {name} has {shape}, which does not fit {config.path.name}")
+            raise ModelError(f"{path}: the tensor {name} has {shape}, which does not match {config.path.name}")
 
 
 SIDES = ("width", "heads", "hidden", "segments")
 
 
 def _has_tied_output(config: Config, tensors: Mapping[str, Tensor], *, default: bool = True) -> bool:
-    """Returns whether the output layer is the embedding table: as configured, unless the file has two."""
+    """Returns whether the output layer is the embedding table, as configured, unless the file contains both."""
     if not config.get("tie_word_embeddings", default):
         return False
     names = ("embedding.tokens.weight", "target_embedding.tokens.weight"), ("fill.logits.weight", "logits.weight")
     table, output = (config.family.foreign_names(*own)[0] for own in names)
     if table in tensors and output in tensors and not torch.equal(tensors[table], tensors[output]):
-        config.notes.append(f"{output} differs from {table}, although the file says that they are tied: both are kept")
+        config.notes.append(f"{output} differs from {table}, although they should be tied: both are kept")
         return False
     return True
 
@@ -178,7 +179,7 @@ def _encoder_settings(config: Config, shape: dict[str, Any], tensors: dict[str, 
     *unused, pooler = (name for name in family.foreign_names("pooler.dense.weight"))
     judges = pooler in tensors
     if judges:
-        for name in unused:  # left over from pre-training: the classifier does not use it
+        for name in unused:  # left over from pre-training, and not used by the classifier
             tensors.pop(name, None)
             tensors.pop(name.replace("weight", "bias"), None)
     has_pooler = judges or any(name in tensors for name in unused)
@@ -187,10 +188,10 @@ def _encoder_settings(config: Config, shape: dict[str, Any], tensors: dict[str, 
         shape["tie"] = "output" if _has_tied_output(config, tensors) else "none"
         shape["next_sentence"] = "cls.seq_relationship.weight" in tensors
         bias, *used = family.foreign_names("fill.logits.bias")
-        if any(name in tensors for name in used):  # of the two biases, Hugging Face uses that of the output layer
+        if any(name in tensors for name in used):  # of two biases, Hugging Face uses the one of the output layer
             tensors.pop(bias, None)
         if roberta and shape["activation"] != "gelu":
-            raise ModelError(f"{config.path}: hidden_act must be gelu, because the head that fills gaps always uses it")
+            raise ModelError(f"{config.path}: hidden_act must be gelu, which the head for filling gaps always uses")
         return {"task": "fill", "model": shape}
     for name in family.foreign_names("label.weight"):
         if name in tensors:
@@ -201,7 +202,7 @@ def _encoder_settings(config: Config, shape: dict[str, Any], tensors: dict[str, 
 
 
 def _add_only_segment(width: int, tensors: dict[str, Tensor]) -> bool:
-    """Adds the embedding of a model's only segment, which every token has, to those of the positions."""
+    """Adds the embedding of the only segment, to which all tokens belong, to the position embeddings."""
     segments, positions = "embeddings.token_type_embeddings.weight", "embeddings.position_embeddings.weight"
     if not {segments, positions} <= tensors.keys():
         return False
@@ -212,19 +213,19 @@ def _add_only_segment(width: int, tensors: dict[str, Tensor]) -> bool:
 
 
 def _labels_words(config: Config, *, by_default: bool) -> bool:
-    """Returns whether a classifier labels words, by the class in its config, or else `by_default`."""
+    """Returns whether a classifier labels words, judging by the class in its config, or else `by_default`."""
     names = " ".join(map(str, config.get("architectures", [])))
     return "TokenClassification" in names or (by_default and "SequenceClassification" not in names)
 
 
 def _read_labels(config: Config, tensor: Tensor) -> list[str]:
-    """Returns the names of a classifier's classes."""
+    """Returns the labels of a classifier."""
     count, named = tensor.shape[0] if tensor.ndim else 0, config.get("id2label", {})
     if count < 2 or config.get("problem_type") == "regression":
         raise ModelError(f"{config.path}: the model predicts a score instead of labels, which Regard does not support")
     if config.get("problem_type") == "multi_label_classification":
         config.notes.append(
-            "several labels of this model can be right at once, but Regard makes their probabilities sum to 1"
+            "this model may assign several labels to a text, but in Regard the probabilities of all labels sum to 1"
         )
     numbered = [f"LABEL_{i}" for i in range(count)]
     labels = [str(named.get(str(i), name)) for i, name in enumerate(numbered)]
@@ -232,18 +233,18 @@ def _read_labels(config: Config, tensor: Tensor) -> list[str]:
 
 
 def _llama_shape(config: Config) -> dict[str, Any]:
-    """Returns the rest of the shape of Llama (Touvron et al., 2023), or of Mistral without a sliding window."""
+    """Returns the remaining model settings of Llama (Touvron et al., 2023) and of Mistral without a sliding window."""
     rope = config.get("rope_parameters", {}) or config.get("rope_scaling", {})
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         shown = " ".join(str(kind).split())[:50]
-        raise ModelError(f"{config.path}: its rotary positions are scaled ({shown}), which Regard does not support")
+        raise ModelError(f"{config.path}: Regard does not support scaled rotary positions ({shown})")
     bias = config.get("attention_bias", False)
-    config.require("mlp_bias", bias, "Regard has a bias in all linear layers or in none")
+    config.require("mlp_bias", bias, "Regard supports a bias in all linear layers or in none")
     longest, window = config["max_position_embeddings"], config.get("sliding_window")
     if window is not None and window < longest:
         config.notes.append(
-            f"attends to at most {window:,} earlier tokens (sliding_window): texts are cut to that length"
+            f"the model attends to at most {window:,} earlier tokens (sliding_window): texts are truncated accordingly"
         )
         longest = window
     width, heads = config["hidden_size"], config["num_attention_heads"]
@@ -265,26 +266,26 @@ def _rotary_base(config: Config, rope: Mapping[str, Any]) -> float:
 
 
 def _marian_shape(config: Config, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """Returns the rest of the shape of MarianMT (Junczys-Dowmunt et al., 2018; Tiedemann & Thottingal, 2020).
+    """Returns the remaining model settings of MarianMT (Junczys-Dowmunt et al., 2018; Tiedemann & Thottingal, 2020).
 
-    Removes the tables of positions, which are computed and not learned.
+    Removes the tables of sinusoidal positions, which are not learned.
     """
     for part in ("ffn_dim", "attention_heads"):
-        config.require(f"decoder_{part}", config[f"encoder_{part}"], "Regard has it equal in encoder and decoder")
+        config.require(f"decoder_{part}", config[f"encoder_{part}"], "Regard needs the same value as in the encoder")
     for name in ("encoder.embed_positions.weight", "decoder.embed_positions.weight"):
         table = tensors.pop(name, None)
         if table is None:
             continue
         even = table.ndim == 2 and table.shape[1] % 2 == 0
         if not even or not torch.allclose(table.float(), sinusoids(len(table), table.shape[1], halves=True), atol=1e-3):
-            raise ModelError(f"{config.path}: {name} is not Marian's table of sinusoidal positions")
+            raise ModelError(f"{config.path}: {name} does not contain the sinusoidal positions of Marian")
     if "final_logits_bias" in tensors and not tensors["final_logits_bias"].any():
         del tensors["final_logits_bias"]
     return {"output_bias": "final_logits_bias" in tensors}
 
 
 def build_settings(path: Path, tables: dict[str, Any]) -> Settings:
-    """Builds settings from these tables; raises ModelError for values out of bounds."""
+    """Builds settings from nested tables; raises ModelError for invalid values."""
     try:
         return resolve({**tables, "model": {k: v for k, v in tables["model"].items() if v is not None}})
     except (SettingsError, TypeError) as error:
@@ -292,7 +293,7 @@ def build_settings(path: Path, tables: dict[str, Any]) -> Settings:
 
 
 def read_decoding(task: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings of search or sampling from a generation config."""
+    """Converts a generation config to decoding settings."""
     if task == "translate":
         penalty = values.get("length_penalty")
         alpha = 1.0 if penalty is None else penalty

@@ -1,4 +1,4 @@
-"""Converts settings to a config.json of Hugging Face, and refuses models that have no such form."""
+"""Converts settings to a Hugging Face config.json; raises an error for models that no Hugging Face class supports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.tokens.tokenizer import Vocabularies
 
 @dataclass
 class Form:
-    """A model in the form of Hugging Face: its family, its JSON files, and notes for the user."""
+    """The Hugging Face form of a model: its family, its JSON files, and notes for the user."""
 
     family: Family
     files: dict[str, Any]
@@ -27,7 +27,7 @@ class Form:
 
 
 def describe(settings: Settings, vocabularies: Vocabularies) -> Form:
-    """Returns the form that fits a model; raises ModelError if no form fits."""
+    """Returns the Hugging Face form of a model; raises ModelError if no family supports it."""
     shape = settings.model
     if settings.task not in ("translate", "write"):
         return _bert(settings, vocabularies)
@@ -45,7 +45,7 @@ def describe(settings: Settings, vocabularies: Vocabularies) -> Form:
             form.notes.append("the target language has its own vocabulary: its tokenizer is in the folder target")
         if settings.decoding.penalty == "google" and settings.decoding.length_penalty:
             form.notes.append(
-                "Transformers has another form of the length penalty: length ^ alpha, not ((5 + length) / 6) ^ alpha"
+                "Transformers uses another length penalty: length ^ alpha, not ((5 + length) / 6) ^ alpha"
             )
     tied = shape.tie in ("all", "output")
     form.files["config.json"] |= {**config, "tie_word_embeddings": tied, "dtype": "float32"}
@@ -56,7 +56,7 @@ def describe(settings: Settings, vocabularies: Vocabularies) -> Form:
 def foreign_weights(
     form: Form, settings: Settings, vocabularies: Vocabularies, parameters: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Returns the weights by foreign names, with those that Hugging Face has in addition."""
+    """Returns the weights under Hugging Face names, including those that only Hugging Face has."""
     shape, family = settings.model, form.family
     if shape.positions == "sinusoidal":
         parameters = halve_sinusoids(parameters)
@@ -72,7 +72,7 @@ def foreign_weights(
 
 
 def _form(name: str, shape: ModelSettings, architecture: str, **more: Any) -> Form:
-    """Returns a form with the part of config.json that follows from families.toml."""
+    """Returns a form with the config.json values that follow from families.toml, and with `more`."""
     family = families()[name]
     config: dict[str, Any] = {"architectures": [architecture], "model_type": name}
     for key, (setting, _) in family.config.items():
@@ -82,7 +82,7 @@ def _form(name: str, shape: ModelSettings, architecture: str, **more: Any) -> Fo
 
 
 def _check(title: str, shape: ModelSettings, supported: Mapping[str, Any], *, plain_heads: bool = True) -> None:
-    """Refuses a model with another value of a setting than the one, or those, that a family has."""
+    """Raises an error if a setting has a value that a family does not support."""
     if "activation" not in supported:
         supported = {**supported, "activation": tuple(ACTIVATIONS)}
     for key, values in supported.items():
@@ -104,7 +104,7 @@ def _bert(settings: Settings, vocabularies: Vocabularies) -> Form:
     shape, family = settings.model, families()["bert"]
     words = settings.data.carrier == "word"
     poolers: tuple[str, ...] = ("tanh",) if settings.task == "classify" else ("tanh", "none")
-    if settings.task == "classify" and words:  # words are not pooled
+    if settings.task == "classify" and words:  # word labels do not use the pooler
         poolers = ("tanh", "none", "mean")
     _check("BERT", shape, {**family.fixed, "pooler": poolers})
     names = {"fill": "BertForMaskedLM", "embed": "BertModel", "classify": "BertForSequenceClassification"}
@@ -177,7 +177,7 @@ def _marian(settings: Settings) -> Form:
 
 
 def _generation_config(settings: Settings, vocabularies: Vocabularies) -> dict[str, Any]:
-    """Returns the settings of search or sampling as a generation config, which `read_decoding` reads."""
+    """Converts the decoding settings to a generation config, which `read_decoding` can read."""
     specials, decoding = vocabularies.target.specials, settings.decoding
     config: dict[str, Any] = {"eos_token_id": specials.end, "pad_token_id": specials.pad}
     if settings.task == "translate":

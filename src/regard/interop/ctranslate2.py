@@ -55,7 +55,7 @@ def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = Fa
 
 
 def _example_values(contents: Contents) -> dict[str, Any]:
-    """Returns what the example in README.md needs."""
+    """Returns the values for the example in README.md."""
     settings, tokenizer = contents.settings, contents.vocabularies.target
     specials, pieces = tokenizer.specials, vocabulary(tokenizer)
     normalize = "vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)\n"
@@ -71,7 +71,7 @@ def _example_values(contents: Contents) -> dict[str, Any]:
 
 
 def notes(contents: Contents) -> list[str]:
-    """Lists where the exported model behaves differently from Regard."""
+    """Lists the differences between the exported model and Regard."""
     decoding, model = contents.settings.decoding, contents.model
     if isinstance(model, Encoder):
         heads = {"fill": model.fill, "label": model.label, "next sentence": model.follows}
@@ -189,7 +189,7 @@ def shape(specs: Any, settings: ModelSettings) -> dict[str, Any]:
 
 
 def common_width(settings: ModelSettings) -> int:
-    """Returns the head width for CTranslate2, which has one for keys and values; the narrower are padded with zeros."""
+    """Returns the head width for CTranslate2, where keys and values have the same width: narrower ones are padded."""
     return max(settings.head_width, settings.head_value_width)
 
 

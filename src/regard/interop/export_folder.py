@@ -46,7 +46,7 @@ def require(library: str, extra: str) -> Any:
 def whole_folder(output: Path, model: Path, files: Sequence[str], *, overwrite: bool) -> Iterator[Path]:
     """Yields a new folder to fill, which replaces `output` if nothing went wrong.
 
-    `files` are the names that such an export may have: a folder that holds anything else is never replaced.
+    `files` are the names that such an export may contain; a folder that contains anything else is never replaced.
     """
     output = output.resolve()
     staging = output.with_name(f".{output.name}.{os.getpid()}.new")
@@ -63,7 +63,7 @@ def whole_folder(output: Path, model: Path, files: Sequence[str], *, overwrite: 
 
 
 def _check_output(output: Path, model: Path, files: Sequence[str], *, overwrite: bool) -> None:
-    """Refuses an output that is a file, the model itself, in use, or a folder of anything but an earlier export."""
+    """Raises an error if the output is a file, contains the model, or contains anything but an earlier export."""
     if output.exists() and not output.is_dir():
         raise ModelError(f"{output}: is a file; name a folder to write to")
     if output == model or output in model.parents:

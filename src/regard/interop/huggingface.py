@@ -1,4 +1,4 @@
-"""Imports Hugging Face models as models of Regard, and exports them."""
+"""Imports models from Hugging Face folders, and exports models to them."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ EXPORTED = (CONFIG, SAFE, GENERATION, *VOCABULARY, MODULES, POOLING, NORMALIZE, 
 def import_model(
     source: Path | str, output: Path | str, tokenizer: Path | str | None = None, *, overwrite: bool = False
 ) -> list[str]:
-    """Writes the model in a Hugging Face folder as a Regard folder; returns notes for the user.
+    """Converts a Hugging Face folder to a model folder of Regard; returns notes for the user.
 
-    `tokenizer` is a file or folder with the vocabulary, in place of the one in the folder.
+    `tokenizer` is a file or folder whose vocabulary is used instead of the one in `source`.
     """
     source, output = Path(source), Path(output)
     _check_source(source)
@@ -62,7 +62,7 @@ def import_model(
     place = place.resolve() if place.is_symlink() else place
     config = Config(source / CONFIG, read_json(source / CONFIG))
     if config.get("model_type"):
-        _ = config.family  # refuses an unknown one before the weights are read
+        _ = config.family  # reports an unknown family before reading the weights
     path, tensors = read_weights(source)
     config = infer_type(config, tensors)
     named = {config.family.without_prefix(name): tensor for name, tensor in tensors.items()}
@@ -87,11 +87,11 @@ def import_model(
 
 
 def _check_source(source: Path) -> None:
-    """Refuses anything but a Hugging Face folder, and says what it is instead."""
+    """Raises an error if a path is not a Hugging Face folder, and describes what it is instead."""
     if not source.is_dir():
         raise ModelError(f"{source}: no such file or folder")
     if (source / SETTINGS).is_file():
-        raise ModelError(f"{source}: is a Regard model already: use it as it is")
+        raise ModelError(f"{source}: is already a Regard model: use it without importing it")
     if not (description := identify(source)).startswith("a Hugging Face model"):
         reason = f"it has no {CONFIG}" + (f"): {description}" if description else ")")
         raise ModelError(f"{source}: not a Hugging Face model ({reason}")
@@ -110,7 +110,7 @@ def write_model(
     *,
     overwrite: bool,
 ) -> None:
-    """Writes a Regard folder with a card that says which model was imported."""
+    """Writes a model folder of Regard, with a card that describes the imported model."""
     count = sum(tensor.numel() for tensor in weights.values())
     card = (
         f"# {output.name}\n\nImported with Regard {regard.__version__} from {source.name}, {kind}. "
@@ -127,7 +127,7 @@ def write_model(
 def _other_settings(
     source: Path, place: Path, config: Config, task: str, vocabularies: Vocabularies
 ) -> dict[str, dict[str, Any]]:
-    """Reads the settings in files other than config.json."""
+    """Reads settings from files other than config.json."""
     tables: dict[str, dict[str, Any]] = {
         "tokenizer": {"vocabulary": max(300, vocabularies.target.size), "joint": config.shared}
     }
@@ -139,23 +139,23 @@ def _other_settings(
         tables["decoding"] = read_decoding(task, {**config.values, **read_json_if_present(source / GENERATION)})
     if (source / MODULES).is_file():
         if task != "embed":
-            raise ModelError(f"{source / MODULES}: a sentence model with a head, which Regard does not support")
+            raise ModelError(f"{source / MODULES}: Regard does not support sentence models with a head")
         tables["embedding"] = _read_pooling(source, config)
     return tables
 
 
 def _read_pooling(source: Path, config: Config) -> dict[str, Any]:
-    """Reads how sentence-transformers pools the vectors of a text."""
+    """Reads the pooling settings of sentence-transformers."""
     modules = read_json(source / MODULES, list)
     try:
         steps = {str(module["type"]).rpartition(".")[2]: str(module["path"]) for module in modules}
     except (KeyError, TypeError):
         raise ModelError(f"{source / MODULES}: damaged: not a list of modules") from None
     if unknown := sorted(steps.keys() - {"Transformer", "Pooling", "Normalize"}):
-        raise ModelError(f"{source / MODULES}: has a module {unknown[0]}, which Regard does not support")
+        raise ModelError(f"{source / MODULES}: Regard does not support the module {unknown[0]}")
     folder = steps.get("Pooling", POOLING)
     if Path(folder).name != folder:
-        raise ModelError(f"{source / MODULES}: names the folder {folder}, which is not in this folder")
+        raise ModelError(f"{source / MODULES}: lists the folder {folder}, which is not in this folder")
     path = source / folder / CONFIG
     options = read_json(path)
     chosen = {name for name, value in options.items() if name.startswith("pooling_mode_") and value is True}
@@ -163,17 +163,18 @@ def _read_pooling(source: Path, config: Config) -> dict[str, Any]:
     modes = {"mean_tokens": "mean", "mean": "mean", "cls_token": "first", "cls": "first"}
     names = sorted(name.removeprefix("pooling_mode_") for name in chosen)
     if len(names) != 1 or names[0] not in modes:
-        raise ModelError(f"{path}: pools by {' and '.join(names)}: Regard supports the mean or the first position")
+        found = " and ".join(names)
+        raise ModelError(f"{path}: the pooling is {found}, but Regard supports only the mean and the first position")
     limit = read_json_if_present(source / "sentence_bert_config.json").get("max_seq_length")
     if limit and limit < config.get("max_position_embeddings", 0):
         config.notes.append(
-            f"sentence-transformers cuts texts after {limit} tokens, Regard at the model's maximum length"
+            f"sentence-transformers truncates texts to {limit} tokens, but Regard to the maximum length of the model"
         )
     return {"pooling": modes[names[0]], "normalize": "Normalize" in steps}
 
 
 def _pooling_files(settings: Settings) -> dict[str, Any]:
-    """Returns the files from which sentence-transformers computes the same vectors."""
+    """Returns the files with which sentence-transformers computes the same embeddings."""
     mean = settings.embedding.pooling == "mean"
     steps = [("", "Transformer"), (POOLING, "Pooling"), (NORMALIZE, "Normalize")]
     steps = steps if settings.embedding.normalize else steps[:2]
@@ -188,7 +189,7 @@ def _pooling_files(settings: Settings) -> dict[str, Any]:
 
 
 def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> list[str]:
-    """Writes the model of a Regard folder as a Hugging Face folder; returns notes for the user."""
+    """Converts a model folder of Regard to a Hugging Face folder; returns notes for the user."""
     folder, output = Path(folder), Path(output)
     contents = read_folder(folder)
     settings, vocabularies = contents.settings, contents.vocabularies

@@ -1,4 +1,4 @@
-"""Reads the files of other programs: bytes, text, JSON, and tensors in one file or several."""
+"""Reads the files of other programs: bytes, text, JSON, and tensors in one or several files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ CONFIG, GENERATION = "config.json", "generation_config.json"
 TOKENIZER_CONFIG, SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 LARGEST = 64_000_000
-"""Maximum bytes of a file that is read whole: vocabularies have up to 40 MB."""
+"""Maximum size in bytes of a file that is read as a whole; vocabularies have up to 40 MB."""
 LARGEST_CONFIG = 4_000_000
 MOST_VALUES = 4_000_000
-"""Maximum number of values in a JSON file or lines in a text: a tokenizer has up to a million pieces and merges."""
+"""Maximum number of values in a JSON file or lines in a text; a tokenizer has up to a million pieces and merges."""
 LARGEST_HEADER = 16_000_000
-"""Maximum bytes of the names and shapes in a safetensors file."""
+"""Maximum size in bytes of the header of a safetensors file, which contains names and shapes."""
 
 
 def require_regular(path: Path, most: int | None = None) -> None:
-    """Refuses devices, pipes, links to other folders and files of more than `most` bytes.
+    """Raises an error for devices, pipes, links to other folders, and files with more than `most` bytes.
 
-    A folder in the cache of Hugging Face has links to the files of the same model in `blobs`.
+    In the cache of Hugging Face, links to the folder `blobs` of the same model are allowed.
     """
     snapshot = next((each for each in path.absolute().parents if each.parent.name == "snapshots"), None)
     blobs = None if snapshot is None else snapshot.parents[1] / "blobs"
@@ -40,7 +40,7 @@ def require_regular(path: Path, most: int | None = None) -> None:
 
 
 def read_bytes(path: Path, most: int | None = LARGEST) -> bytes:
-    """Reads a file."""
+    """Reads a regular file of at most `most` bytes."""
     require_regular(path, most)
     try:
         return path.read_bytes()
@@ -49,7 +49,7 @@ def read_bytes(path: Path, most: int | None = LARGEST) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """Reads a file of UTF-8; every line ends in a line feed."""
+    """Reads a UTF-8 file, and converts all line ends to line feeds."""
     try:
         text = read_bytes(path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except ValueError:
@@ -64,7 +64,7 @@ def _check_count(path: Path, count: int, of: str) -> None:
 
 
 def read_json(path: Path, kind: type = dict, largest: int = LARGEST_CONFIG) -> Any:
-    """Reads the object in a JSON file, or the list if `kind` says so."""
+    """Reads a JSON file that contains an object or, if `kind` is `list`, a list."""
     content = read_bytes(path, largest)
     _check_count(path, sum(content.count(mark) for mark in (b",", b"[", b"{")), "values")
     try:
@@ -82,25 +82,25 @@ def read_json_if_present(path: Path) -> dict[str, Any]:
 
 
 def read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
-    """Returns the file of the weights, or their index, and the tensors."""
+    """Reads all tensors of a folder; also returns the path of the weights file or of its index."""
     for name in (SAFE, PICKLED):
         path, index = folder / name, folder / f"{name}.index.json"
         if path.is_file():
             return path, _read_file(path)
         if index.is_file():
             return index, _read_shards(index)
-    raise ModelError(f"{folder}: has no weights: neither {SAFE} nor {PICKLED}")
+    raise ModelError(f"{folder}: there are no weights: neither {SAFE} nor {PICKLED} exists")
 
 
 def _read_shards(index: Path) -> dict[str, Tensor]:
-    """Reads the tensors of all files that an index lists."""
+    """Reads the tensors of all files listed in an index."""
     files = read_json(index).get("weight_map")
     if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
         raise ModelError(f"{index}: damaged: it does not list the file of each tensor")
     tensors: dict[str, Tensor] = {}
     for name in sorted(set(files.values())):
         if Path(name).name != name:
-            raise ModelError(f"{index}: names the file {name}, which is not in this folder")
+            raise ModelError(f"{index}: lists the file {name}, which is not in this folder")
         tensors.update(_read_file(index.with_name(name)))
     missing = sorted(files.keys() - tensors.keys())
     if missing:
@@ -123,17 +123,17 @@ def _read_file(path: Path) -> dict[str, Tensor]:
 
 
 def _read_pickled(path: Path) -> dict[str, Tensor]:
-    """Reads tensors that PyTorch pickled; a pickle that would build anything else is refused, not run."""
+    """Reads tensors pickled by PyTorch; raises an error, and runs no code, if a pickle contains anything else."""
     try:
         with path.open("rb") as file:
-            zipped = file.read(2) == b"PK"  # what was pickled before PyTorch 1.6 cannot be mapped into memory
+            zipped = file.read(2) == b"PK"  # the format before PyTorch 1.6 cannot be memory-mapped
         if zipped:
             with zipfile.ZipFile(path) as archive:
                 if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
                     raise ModelError(f"{path}: damaged: PyTorch does not compress its files")
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except pickle.UnpicklingError:
-        reason = "refused, since it holds more than tensors and could run code, or is damaged"
+        reason = "the file contains more than tensors and could run code, or is damaged"
         raise ModelError(f"{path}: {reason}: convert it to {SAFE}") from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from None

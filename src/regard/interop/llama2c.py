@@ -1,4 +1,4 @@
-"""Imports models of llama2.c: a header of seven numbers, then the weights of a Llama one after the other."""
+"""Imports models of llama2.c: files with a header of seven numbers, followed by the weights of a Llama model."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from regard.weights import build_model
 
 HEADER = struct.Struct("<7i")
 RESERVED = ("<unk>", "<s>", "</s>")
-"""The first pieces of a vocabulary of llama2.c."""
+"""The first pieces of every llama2.c vocabulary."""
 
 
 class Header(NamedTuple):
-    """The shape of a model; if the vocabulary is negative, the output layer is not the embedding table."""
+    """The header of a llama2.c file; a negative `vocabulary` means that output layer and embedding are not tied."""
 
     width: int
     hidden: int
@@ -44,14 +44,14 @@ class Header(NamedTuple):
 
     @property
     def plausible(self) -> bool:
-        """Reports whether these numbers can be the shape of a model."""
+        """True if these numbers can be the shape of a model."""
         sizes = (self.width, self.hidden, self.layers, self.heads, self.groups, self.length)
         if min(sizes) <= 0 or self.vocabulary == 0 or self.heads % self.groups:
             return False
-        return self.width % (2 * self.heads) == 0  # rotary positions turn pairs of numbers
+        return self.width % (2 * self.heads) == 0  # rotary positions rotate pairs of values
 
     def as_config(self) -> dict[str, Any]:
-        """Returns the same shape as a config.json of Llama."""
+        """Returns the shape in the form of a Llama config.json."""
         return {
             "model_type": "llama",
             "hidden_size": self.width,
@@ -67,11 +67,11 @@ class Header(NamedTuple):
 
     @property
     def file_size(self) -> int:
-        """The size of the file in bytes."""
+        """The expected size of the file in bytes."""
         return HEADER.size + 4 * sum(math.prod(shape) * count for _, shape, count in self.tensors())
 
     def tensors(self) -> Iterator[tuple[str, tuple[int, ...], int]]:
-        """Yields names, as Llama's, shapes and how many layers have such a tensor, in the order of the file."""
+        """Yields the Llama name, shape and number of layers of each tensor, in the order of the file."""
         width, hidden, layers, pairs = self.width, self.hidden, self.layers, self.width // self.heads // 2
         grouped = self.groups * (width // self.heads)
         yield "embed_tokens.weight", (abs(self.vocabulary), width), 1
@@ -85,7 +85,7 @@ class Header(NamedTuple):
         yield "layers.{n}.mlp.down_proj.weight", (width, hidden), layers
         yield "layers.{n}.mlp.up_proj.weight", (hidden, width), layers
         yield "norm.weight", (width,), 1
-        yield "rotary", (2, self.length, pairs), 1  # cosines and sines, which are computed and not learned
+        yield "rotary", (2, self.length, pairs), 1  # cosines and sines, which are not learned
         if self.vocabulary < 0:
             yield "lm_head.weight", (-self.vocabulary, width), 1
 
@@ -97,7 +97,7 @@ def import_model(
     source, output = Path(source), Path(output)
     header = _read_header(source)
     if tokenizer is None:
-        raise InputError(f"{source}: a llama2.c model has its vocabulary in another file: name it with --tokenizer")
+        raise InputError(f"{source}: a llama2.c model has its vocabulary in another file: specify it with --tokenizer")
     config = Config(source, header.as_config())
     shared = _read_tokenizer(Path(tokenizer), config)
     vocabularies = Vocabularies(shared, shared)
@@ -111,7 +111,7 @@ def import_model(
 
 
 def _read_header(path: Path) -> Header:
-    """Reads the shape of a model of version 0, whose file size must fit exactly; the error identifies other files."""
+    """Reads the header of a model of version 0, whose file size must match; the error describes other files."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -125,13 +125,12 @@ def _read_header(path: Path) -> Header:
     if description := identify(path):
         raise ModelError(f"{path}: {description}")
     if header is None or not plausible:
-        raise ModelError(f"{path}: not a model that Regard can import: give a Hugging Face folder or a llama2.c file")
+        raise ModelError(f"{path}: not a model that Regard can import: pass a Hugging Face folder or a llama2.c file")
     sizes = f"{size:,} bytes instead of {header.file_size:,}"
     raise ModelError(f"{path}: if it is a llama2.c model, it is damaged: {sizes}")
 
 
 def _read_weights(path: Path, header: Header) -> dict[str, Tensor]:
-    """Reads the tensors of a file with this header."""
     content, at = read_bytes(path, None), HEADER.size
     tensors: dict[str, Tensor] = {}
     for name, shape, count in header.tensors():
@@ -147,12 +146,12 @@ def _read_weights(path: Path, header: Header) -> dict[str, Tensor]:
 
 
 def _pairs_to_halves(weight: Tensor, head: int) -> Tensor:
-    """Reorders rows of queries or keys: rotary pairs move from neighbouring rows to rows half a head apart."""
+    """Reorders query or key weights, so that rotary pairs are half a head apart instead of in adjacent rows."""
     return weight.view(-1, head // 2, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
 
 
 def _read_tokenizer(place: Path, config: Config) -> Tokenizer:
-    """Reads the vocabulary: the files of any Llama, a SentencePiece model, or llama2.c's own tokenizer file."""
+    """Reads the vocabulary from the files of a Llama model, a SentencePiece model, or a llama2.c tokenizer file."""
     check_exists(place)
     if not any((place / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
         place = place / "tokenizer.bin" if (place / "tokenizer.bin").is_file() else place
@@ -172,7 +171,7 @@ def _read_tokenizer(place: Path, config: Config) -> Tokenizer:
 
 
 def _read_pieces(path: Path, size: int) -> SentencePiece:
-    """Reads the pieces of a tokenizer.bin: the longest length, then a score, a length and the bytes of each."""
+    """Reads the pieces of a tokenizer.bin: the maximum length, then score, length and bytes of each piece."""
     content, at = read_bytes(path), 4
     pieces = [Piece(text, 0.0, UNKNOWN if text == RESERVED[0] else CONTROL) for text in RESERVED]
     try:

@@ -1,4 +1,4 @@
-"""The families of Hugging Face models, as families.toml declares them, and how to recognise them."""
+"""The families of Hugging Face models, which are declared in families.toml."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Conversion:
-    """A conversion of a foreign tensor to one or several of Regard's, and back."""
+    """Converts a foreign tensor to one or several tensors of Regard, and back."""
 
     read: Callable[[Tensor], Sequence[Tensor]]
     write: Callable[[Sequence[Tensor]], Tensor]
 
 
 FIRST_POSITION = 2
-"""The first position that RoBERTa uses: those before it belong to padding."""
+"""The first position that RoBERTa uses; earlier positions are reserved for padding."""
 CONVERSIONS = {
     "same": Conversion(lambda t: [t], lambda ts: ts[0]),
     "transposed": Conversion(lambda t: [t.t()], lambda ts: ts[0].t()),
@@ -38,7 +38,7 @@ CONVERSIONS = {
 
 @dataclass(frozen=True)
 class TensorName:
-    """The name of a foreign tensor, and those of Regard's tensors that it holds; {n} is the number of a layer."""
+    """The name of a foreign tensor, and the names of the Regard tensors it contains; {n} stands for a layer number."""
 
     foreign: str
     own: tuple[str, ...]
@@ -47,7 +47,7 @@ class TensorName:
 
 @dataclass(frozen=True)
 class Family:
-    """A family of models; families.toml explains the fields. The first of several names of a tensor is written."""
+    """A family of models; families.toml explains the fields. Exports use the first of several names of a tensor."""
 
     title: str
     classes: Mapping[str, str]
@@ -65,9 +65,9 @@ class Family:
     ignored: str = "(?!)"  # matches nothing
 
     def without_prefix(self, name: str) -> str | None:
-        """Returns a foreign name as the table has it, or None for a tensor that is not a weight."""
+        """Returns a foreign name without the prefix of the family, or None for a tensor that is not a weight."""
         name = name.removeprefix(self.prefix)
-        if name.endswith((".gamma", ".beta")):  # what norms were called in BERT's first files
+        if name.endswith((".gamma", ".beta")):  # names of norm parameters in early BERT files
             name = name.replace(".gamma", ".weight").replace(".beta", ".bias")
         return None if re.search(self.ignored, name) else name
 
@@ -75,21 +75,21 @@ class Family:
         return name if name.startswith(self.heads) else self.prefix + name
 
     def foreign_names(self, *own: str) -> list[str]:
-        """Returns the foreign names of the tensors of Regard's, the preferred name of each first."""
+        """Returns the foreign names of Regard tensors; the preferred name of each comes first."""
         return [name.foreign for wanted in own for name in self.names if name.own == (wanted,)]
 
     def without_shared_table(self) -> Family:
-        """Returns the family for models whose source and target have a table each."""
+        """Returns the family without the shared embedding table, for models with separate tables."""
         return replace(self, names=tuple(name for name in self.names if not name.foreign.startswith("shared.")))
 
     def fits(self, config: Mapping[str, Any], tensors: Collection[str]) -> bool:
-        """Reports whether a config.json and the names of tensors can only be those of this family."""
+        """Reports whether a config.json and tensor names clearly belong to this family."""
         required = [key for key, (_, default) in self.config.items() if default is None]
         ends = [any(f".{name}".endswith(f".{end}") for name in tensors) for end in self.signature]
         return bool(ends) and all(ends) and all(config.get(key) is not None for key in required)
 
     def of_layers(self, own: Iterable[str]) -> Iterator[TensorName]:
-        """Yields the names of the tensors that a model has, one for each layer."""
+        """Yields the tensor names of a model, with {n} replaced by each layer number."""
         own = set(own)
         for name in self.names:
             layer = 0
@@ -102,7 +102,7 @@ class Family:
 
 
 def _names(foreign: str, own: str, own_prefix: str = "") -> Iterator[TensorName]:
-    """Yields the names in one line of the weights of families.toml."""
+    """Parses one line of the weights in families.toml."""
     parts, conversion = own.split()[0].split(","), CONVERSIONS[own.partition(" ")[2] or "same"]
     single = foreign.endswith(("weight", "bias"))
     for kind in ("",) if single else (".weight", ".bias"):
@@ -123,6 +123,6 @@ def _family(table: Mapping[str, Any]) -> Family:
 
 @cache
 def families() -> dict[str, Family]:
-    """Returns the family of each model_type."""
+    """Returns all families, keyed by model_type."""
     tables = tomllib.loads(Path(__file__).with_name("families.toml").read_text(encoding="utf-8"))
     return {name: family for table in tables.values() for family in [_family(table)] for name in family.classes}

@@ -51,7 +51,7 @@ def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = Fa
 
 
 def _example_values(contents: Contents) -> dict[str, Any]:
-    """Returns what the example in README.md needs."""
+    """Returns the values for the example in README.md."""
     shape, specials = contents.settings.model, contents.vocabularies.target.specials
     axes = f"{shape.decoder_layers}, len(texts), {shape.query_groups}, 0"
     tags = [f'source.token_to_id("<tag:{name}>"), ' for name in targets_of(contents.settings.data)]
@@ -67,7 +67,7 @@ def _example_values(contents: Contents) -> dict[str, Any]:
 
 
 def build_graphs(contents: Contents) -> dict[str, Graph]:
-    """Builds the graphs of a model, by file name."""
+    """Builds the graphs of a model, keyed by file name."""
     model, settings = transformer_of(contents, "regard export"), contents.settings
     if isinstance(model, EncoderDecoder):
         return {"encoder.onnx": source_graph(model), "decoder.onnx": target_graph(model)}
@@ -109,7 +109,7 @@ def target_graph(model: EncoderDecoder | Decoder) -> Graph:
 
 
 def reader_graph(model: Encoder, settings: Settings) -> Graph:
-    """Builds an encoder with all its heads, and with the vector of a text as the model's settings define it."""
+    """Builds an encoder with all its heads, and with the text embedding that the settings define."""
     graph, shape = Graph(), settings.model
     tokens = graph.input("tokens", np.int64, ["batch", "length"])
     keep = graph.input("keep", bool, ["batch", "length"])

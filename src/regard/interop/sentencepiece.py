@@ -1,4 +1,4 @@
-"""Converts SentencePiece models (Kudo & Richardson, 2018) to `tokenizers`, without the library SentencePiece."""
+"""Converts SentencePiece models (Kudo & Richardson, 2018) to `tokenizers`, without the SentencePiece library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNIGRAM, BPE = 1, 2
 SPACE = "▁"
 LONGEST_PIECE = 1000
 MOST_CHARACTERS = 4_000_000
-"""Maximum characters of all pieces: merging takes time in proportion to them. The largest vocabularies have half."""
+"""Maximum number of characters in all pieces, which limits the time for merging; no known vocabulary has half of it."""
 
 
 class Piece(NamedTuple):
@@ -38,9 +38,9 @@ class SentencePiece:
 
     pieces: tuple[Piece, ...]
     model: int = BPE
-    characters: bytes = b""  # the map that normalises characters
-    prefix: bool = True  # whether a space is put before a text
-    squeeze: bool = False  # whether spaces at the ends are dropped and others joined
+    characters: bytes = b""  # compiled map that normalizes characters
+    prefix: bool = True  # whether a space is added at the beginning of a text
+    squeeze: bool = False  # whether leading and trailing spaces are removed and repeated spaces merged
     byte_fallback: bool = True
 
     @property
@@ -49,12 +49,12 @@ class SentencePiece:
 
     @cached_property
     def scores(self) -> dict[str, float]:
-        """The pieces that text is cut into."""
+        """The scores of the pieces into which text is split."""
         return {piece.text: piece.score for piece in self.pieces if piece.kind in (NORMAL, USER)}
 
 
 def read_sentencepiece(path: Path) -> SentencePiece:
-    """Reads the model in a .spm or .model file, which is a protocol buffer."""
+    """Reads a SentencePiece model from a .spm or .model file, which is a protocol buffer."""
     content = read_bytes(path)
     try:
         model = _parse(content)
@@ -63,7 +63,7 @@ def read_sentencepiece(path: Path) -> SentencePiece:
     if sum(len(piece.text) for piece in model.pieces) > MOST_CHARACTERS:
         raise ModelError(f"{path}: its pieces have more than {MOST_CHARACTERS:,} characters")
     if model.model not in (UNIGRAM, BPE) or not model.scores:
-        raise ModelError(f"{path}: a SentencePiece model that is neither unigram nor BPE")
+        raise ModelError(f"{path}: the SentencePiece model is neither unigram nor BPE")
     try:
         call_silently(lambda: as_tokenizer(model))
     except BaseException as error:
@@ -74,7 +74,7 @@ def read_sentencepiece(path: Path) -> SentencePiece:
 
 
 def _parse(content: bytes) -> SentencePiece:
-    """Parses ModelProto: field 1 has the pieces, 2 the training settings, 3 the normalization."""
+    """Parses a ModelProto: field 1 contains the pieces, 2 the training settings, 3 the normalization."""
     pieces: list[Piece] = []
     training: dict[int, Any] = {}
     normalization: dict[int, Any] = {}
@@ -84,13 +84,13 @@ def _parse(content: bytes) -> SentencePiece:
             text = piece[1][: 4 * LONGEST_PIECE + 1].decode("utf-8")  # a character has at most four bytes
             pieces.append(Piece(text, struct.unpack("<f", piece[2])[0], piece[3]))
             if len(text) > LONGEST_PIECE or not math.isfinite(pieces[-1].score):
-                raise ValueError("a piece that is too long, or has no score")
+                raise ValueError("a piece is too long or has no score")
         elif number == 2:
             training = dict(fields(value))
         elif number == 3:
             normalization = dict(fields(value))
     if training.get(24):
-        raise ValueError("white space as suffix")
+        raise ValueError("white space as a suffix is not supported")
     return SentencePiece(
         tuple(pieces),
         model=training.get(3, UNIGRAM),
@@ -102,7 +102,7 @@ def _parse(content: bytes) -> SentencePiece:
 
 
 def fields(content: bytes) -> Iterator[tuple[int, Any]]:
-    """Yields the numbered fields of a protocol buffer: whole numbers, or bytes."""
+    """Yields the field numbers and values of a protocol buffer; values are integers or bytes."""
     at = 0
     while at < len(content):
         key, at = _varint(content, at)
@@ -115,13 +115,13 @@ def fields(content: bytes) -> Iterator[tuple[int, Any]]:
         if kind == 2:
             size, at = _varint(content, at)
         if size is None or at + size > len(content):
-            raise ValueError(f"wire type {kind}, or cut off")
+            raise ValueError(f"unknown wire type {kind}, or truncated")
         yield number, content[at : at + size]
         at += size
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """Reads a whole number of up to 64 bits, seven bits per byte, lowest first; returns it and where it ends."""
+    """Reads a variable-length integer of a protocol buffer; returns its value and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = content[at]
@@ -139,11 +139,11 @@ def as_tokenizer(
     codes: Sequence[str] = (),
     size: int = 0,
 ) -> tokenizers.Tokenizer:
-    """Builds the same tokenizer with `tokenizers`; it recognises `specials` and `codes` that are spelled out in a text.
+    """Builds an equivalent tokenizer with `tokenizers`, which recognizes `specials` and `codes` in texts.
 
-    `ids` renumbers the pieces, as Marian does with one vocabulary for the models of two languages. A piece that `ids`
-    lacks comes after the others and after `size`. Text is never cut into a piece that the model lacks, except for
-    single characters that the model does not know.
+    `ids` renumbers the pieces, as Marian does with one vocabulary for the models of two languages. Pieces that `ids`
+    lacks are numbered after all others and after `size`. Text is only split into pieces of the model and, where the
+    model has none, into single unknown characters.
     """
     ids = ids or {piece.text: number for number, piece in enumerate(model.pieces)}
     reserved = {piece.text for piece in model.pieces if piece.kind in (UNKNOWN, CONTROL, UNUSED, BYTE)}
@@ -154,7 +154,7 @@ def as_tokenizer(
         _unigram(model, ids, reserved | added, size) if unigram else _byte_pairs(model, ids, size)
     )
     tokenizer.normalizer = normalizers.Sequence(_normalizers(model, added))
-    spaces = 1000 if model.squeeze else int(model.prefix)  # at the beginning, which are not part of the text
+    spaces = 1000 if model.squeeze else int(model.prefix)  # maximum number of leading spaces that decoding removes
     joined = [decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", spaces, 0)]
     tokenizer.decoder = decoders.Sequence([decoders.Replace(HIDDEN, ""), decoders.Replace(SPACE, " "), *joined])
     tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in specials])
@@ -164,10 +164,10 @@ def as_tokenizer(
 
 
 def _unigram(model: SentencePiece, ids: Mapping[str, int], named: set[str], size: int) -> models.Unigram:
-    """Returns the model of pieces with scores; `named` pieces keep their names although no text is cut into them."""
+    """Builds the unigram model; `named` pieces keep their names although text is never split into them."""
     normal = [piece.score for piece in model.pieces if piece.kind == NORMAL] or [-1.0]
     lowest, highest = min(normal), max(normal)
-    never = 10 * min(lowest, -1.0)  # as a whole worse than all its characters
+    never = 10 * min(lowest, -1.0)  # worse than splitting a piece into characters
     scores = dict(model.scores)
     for piece in model.pieces:
         if piece.kind == USER:
@@ -178,13 +178,13 @@ def _unigram(model: SentencePiece, ids: Mapping[str, int], named: set[str], size
         text = places.get(number, f"{number}")
         known = number in places and (text in scores or text in named)
         score = scores.get(text, never) if known else lowest
-        entries.append((text if known else HIDDEN + text, round(score, 6)))  # JSON may lose more digits
+        entries.append((text if known else HIDDEN + text, round(score, 6)))  # JSON may not preserve more digits
     entries += [(text, round(score, 6)) for text, score in scores.items() if text not in ids]
     return models.Unigram(entries, unk_id=ids[model.unknown], byte_fallback=model.byte_fallback)
 
 
 def _byte_pairs(model: SentencePiece, ids: Mapping[str, int], size: int) -> models.BPE:
-    """Returns the model of all merges of two pieces into a third, best pieces first."""
+    """Builds the BPE model from all merges of two pieces into a third, best pieces first."""
     scores = model.scores
     first = max(size, max(ids.values()) + 1)
     others = {text: number for number, text in enumerate((text for text in scores if text not in ids), first)}
@@ -197,13 +197,13 @@ def _byte_pairs(model: SentencePiece, ids: Mapping[str, int], size: int) -> mode
 
 
 def _normalizers(model: SentencePiece, added: set[str]) -> list[normalizers.Normalizer]:
-    """Returns the steps that normalize a text before it is cut; `added` characters are only known by their id."""
+    """Returns the steps that normalize a text before it is split; `added` characters have an id, but no score."""
     steps: list[normalizers.Normalizer] = []
     if model.characters:
         steps.append(normalizers.Precompiled(model.characters))
     if model.squeeze:
         steps += [normalizers.Replace(Regex("^ +|[ ▁]+$"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
-    if added and not model.byte_fallback:  # several unknown characters are one unknown piece, even if ids name them
+    if added and not model.byte_fallback:  # merges unknown characters into one unknown piece
         known = {" ", SPACE, *(text for text in model.scores if len(text) == 1)}
         listed = "".join(f"\\x{{{ord(character):X}}}" for character in sorted(known))
         unknown = next(chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in added | known)

@@ -1,4 +1,4 @@
-"""Builds a tokenizer from its files: tokenizer.json, WordPiece, byte-level BPE or SentencePiece."""
+"""Builds tokenizers from their files: tokenizer.json, WordPiece, byte-level BPE or SentencePiece."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Layout:
-    """Files that make a tokenizer, and the classes of Transformers (without Fast at the end) that read them.
+    """The files of one type of tokenizer, and the Transformers classes (without the suffix Fast) that read them.
 
-    Unless the files say otherwise, special tokens are spelled as in a family: one for writers, one for other models.
+    `spelled` names two families, one for writers and one for other models, whose special tokens are the default.
     """
 
     files: tuple[str, ...]
@@ -43,7 +43,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """A tokenizer, how its special tokens are spelled, and the file it was read from."""
+    """A tokenizer with its special tokens, and the file from which it was read."""
 
     tokenizer: tokenizers.Tokenizer
     names: Names
@@ -51,7 +51,7 @@ class TokenizerFiles:
 
 
 def read_tokenizer(place: Path, model_type: str, stated: object = None) -> TokenizerFiles:
-    """Builds the tokenizer of a folder, or of one of its files; `stated` is the class that config.json names."""
+    """Builds a tokenizer from a folder or one of its files; `stated` is the tokenizer class in config.json."""
     folder = place if place.is_dir() else place.parent
     options = read_json_if_present(folder / TOKENIZER_CONFIG)
     if place.is_dir():
@@ -69,7 +69,7 @@ def read_tokenizer(place: Path, model_type: str, stated: object = None) -> Token
 
 
 def _choose_layout(folder: Path, model_type: str, stated: object) -> Layout:
-    """Returns tokenizer.json, or the layout of the stated class, or of the family, or any that is complete."""
+    """Chooses tokenizer.json if it exists, else the layout of the stated class, of the family, or any complete one."""
     complete = [layout for layout in LAYOUTS if all((folder / name).is_file() for name in layout.files)]
     if JSON in complete:
         return JSON
@@ -77,13 +77,13 @@ def _choose_layout(folder: Path, model_type: str, stated: object) -> Layout:
         raise ModelError(f"{folder}: {_describe_missing(folder)}")
     name = str(stated or "").removesuffix("Fast")
     if name and name != "PreTrainedTokenizer" and not any(name in layout.classes for layout in LAYOUTS):
-        raise ModelError(f"{folder}: its tokenizer is a {name}, which Regard reads from {TOKENIZER} alone: {SAVE}")
+        raise ModelError(f"{folder}: Regard can read the tokenizer {name} only from {TOKENIZER}: {SAVE}")
     own = f"{families()[model_type].classes[model_type]}Tokenizer"
     return max(complete, key=lambda layout: (name in layout.classes, own in layout.classes))
 
 
 def _layout_of(path: Path) -> tuple[Layout, list[Path]]:
-    """Returns the layout that a file belongs to by its name, and all files of that layout."""
+    """Returns the layout to which a file belongs, judging by its name, and all files of that layout."""
     for layout in LAYOUTS:
         if path.name in layout.files:
             paths = [path.with_name(name) for name in layout.files]
@@ -93,7 +93,7 @@ def _layout_of(path: Path) -> tuple[Layout, list[Path]]:
     by_suffix = {".json": JSON, ".txt": WORD_PIECES, ".model": SENTENCE_PIECES}
     if path.suffix not in by_suffix:
         known = " or ".join(" with ".join(layout.files) for layout in LAYOUTS)
-        raise ModelError(f"{path}: is not a tokenizer that Regard can read: give {known}, or their folder")
+        raise ModelError(f"{path}: not a tokenizer that Regard can read: pass {known}, or their folder")
     return by_suffix[path.suffix], [path]
 
 
@@ -105,31 +105,31 @@ UNSUPPORTED = (
     *("spiece.model", "sentencepiece.bpe.model", "spm.model", "source.spm"),
     *("bpe.codes", "vocab.bpe", "tekken.json"),
 )
-"""Vocabularies of other families or programs, whose rules are not in their files."""
+"""Vocabulary files that do not contain the rules of their tokenizers."""
 
 
 def _describe_missing(folder: Path) -> str:
-    """Describes the files that a folder lacks to have a tokenizer."""
+    """Explains which tokenizer files are missing in a folder."""
     if unsupported := [name for name in UNSUPPORTED if (folder / name).is_file()]:
-        return f"has its vocabulary in {unsupported[0]}, which Regard does not read here: it needs {TOKENIZER}: {SAVE}"
+        return f"Regard cannot read the vocabulary in {unsupported[0]}, but needs {TOKENIZER}: {SAVE}"
     for name, other in (BYTE_PAIRS.files, BYTE_PAIRS.files[::-1]):
         if (folder / name).is_file():
-            return f"has {name} but not {other}, which belongs to it: download it too"
+            return f"{name} exists, but {other}, which belongs to it, is missing: download it too"
     files = "tokenizer.json, vocab.txt, vocab.json with merges.txt, source.spm or tokenizer.model"
-    return f"has no vocabulary: none of {files}. Download it too, or name it with --tokenizer"
+    return f"there is no vocabulary: none of {files} exists. Download it too, or specify it with --tokenizer"
 
 
 def _add_tokens(tokenizer: tokenizers.Tokenizer, path: Path) -> None:
-    """Adds the tokens of added_tokens.json, each with the id that the file gives it."""
+    """Adds the tokens of added_tokens.json; raises an error if their ids do not follow the vocabulary."""
     added = read_vocabulary(path) if path.is_file() else {}
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in sorted(added, key=lambda text: added[text])])
     for text, number in added.items():
         if (actual := tokenizer.token_to_id(text)) != number:
-            raise ModelError(f"{path}: gives {text} the id {number}, but the next id after the vocabulary is {actual}")
+            raise ModelError(f"{path}: the id of {text} is {number}, but the next id after the vocabulary is {actual}")
 
 
 def special_tokens(folder: Path) -> dict[str, str]:
-    """Returns the special tokens that the files of a folder name, as text or as an object with the text in it."""
+    """Returns the special tokens declared in the files of a folder, as texts or as objects that contain the text."""
     spelled = {}
     for file in (SPECIAL_TOKENS, TOKENIZER_CONFIG):
         for name, value in read_json_if_present(folder / file).items():
@@ -140,7 +140,7 @@ def special_tokens(folder: Path) -> dict[str, str]:
 
 
 def load(path: Path) -> tokenizers.Tokenizer:
-    """Reads the tokenizer in a file, without its truncation and padding."""
+    """Reads a tokenizer.json without its truncation and padding."""
     tokenizer = parse_tokenizer(read_json(path, largest=LARGEST), path)
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -148,13 +148,13 @@ def load(path: Path) -> tokenizers.Tokenizer:
 
 
 def word_pieces(paths: Sequence[Path], options: Options, names: Names) -> tokenizers.Tokenizer:
-    """Builds the tokenizer of BERT from a file with one piece per line."""
+    """Builds a WordPiece tokenizer as in BERT from a file with one piece per line."""
     (path,) = paths
     pieces = read_text(path).removesuffix("\n").split("\n")
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     if names["unk_token"] not in vocabulary:
-        reason = f"not a vocabulary of BERT, or unk_token is missing in {SPECIAL_TOKENS}"
-        raise ModelError(f"{path}: has no line {names['unk_token']}: {reason}")
+        reason = f"this is not a vocabulary of BERT, or unk_token is missing in {SPECIAL_TOKENS}"
+        raise ModelError(f"{path}: there is no line {names['unk_token']}: {reason}")
     uncased = all(piece == piece.lower() for piece in pieces if not piece.startswith("["))
     tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=names["unk_token"]))
     tokenizer.normalizer = normalizers.BertNormalizer(
@@ -170,7 +170,7 @@ def word_pieces(paths: Sequence[Path], options: Options, names: Names) -> tokeni
 
 
 def byte_level(paths: Sequence[Path], options: Options, names: Names) -> tokenizers.Tokenizer:
-    """Builds the tokenizer of GPT-2 or RoBERTa from its pieces and merges of bytes."""
+    """Builds a byte-level BPE tokenizer as in GPT-2 and RoBERTa from its pieces and merges."""
     path, merges = paths
     vocabulary = read_vocabulary(path)
     lines = read_text(merges).removesuffix("\n").split("\n")
@@ -180,7 +180,8 @@ def byte_level(paths: Sequence[Path], options: Options, names: Names) -> tokeniz
     except BaseException as error:
         if not is_failure(error):
             raise
-        raise ModelError(f"{merges}: damaged, or not of {path.name}: {' '.join(str(error).split())}") from None
+        reason = " ".join(str(error).split())
+        raise ModelError(f"{merges}: damaged, or does not belong to {path.name}: {reason}") from None
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(options.get("add_prefix_space")))
     tokenizer.decoder = decoders.ByteLevel()
@@ -191,7 +192,7 @@ def byte_level(paths: Sequence[Path], options: Options, names: Names) -> tokeniz
 def _add_special_tokens(
     tokenizer: tokenizers.Tokenizer, names: Names, vocabulary: Iterable[str], pair: str, mask: str | None = None
 ) -> None:
-    """Declares the special tokens and puts them around texts; the space before `mask` belongs to it."""
+    """Declares the special tokens and adds them around texts; the token `mask` includes the space before it."""
     vocabulary = set(vocabulary)
     tokens = [text for text in dict.fromkeys(names.values()) if text in vocabulary]
     tokenizer.add_special_tokens(
@@ -203,7 +204,7 @@ def _add_special_tokens(
 
 
 def sentence_pieces(paths: Sequence[Path], options: Options, names: Names) -> tokenizers.Tokenizer:
-    """Builds the tokenizer of Llama, which begins texts with a token unless its files say otherwise."""
+    """Builds a SentencePiece tokenizer as in Llama, which adds its begin token to texts if `add_bos_token` is true."""
     model = read_sentencepiece(paths[0])
     tokenizer = as_tokenizer(model, list(dict.fromkeys(names.values())))
     begin = names.get("bos_token")
@@ -213,12 +214,12 @@ def sentence_pieces(paths: Sequence[Path], options: Options, names: Names) -> to
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
-    """Reads the ids of the pieces in a JSON file."""
+    """Reads a JSON file that contains the ids of all pieces."""
     content: dict[str, int] = read_json(path, largest=LARGEST)
     if not content or not all(type(number) is int and number >= 0 for number in content.values()):
         raise ModelError(f"{path}: damaged: not a table of pieces and their ids")
     if (highest := max(content.values())) > HIGHEST_ID:
-        raise ModelError(f"{path}: has the id {highest:,}; Regard reads ids up to {HIGHEST_ID:,}")
+        raise ModelError(f"{path}: contains the id {highest:,}, but Regard supports ids only up to {HIGHEST_ID:,}")
     return content
 
 
@@ -226,7 +227,7 @@ HIGHEST_ID = 1_000_000
 
 
 def put_around(tokenizer: tokenizers.Tokenizer, single: str, pair: str) -> None:
-    """Adds special tokens to every text, and to every pair of texts."""
+    """Makes a tokenizer add special tokens to texts and pairs of texts, by templates such as "[CLS] $A [SEP]"."""
     used = {word.split(":")[0] for word in (single + " " + pair).split() if not word.startswith("$")}
     ids = [(text, tokenizer.token_to_id(text)) for text in sorted(used)]
     tokenizer.post_processor = processors.TemplateProcessing(single=single, pair=pair or None, special_tokens=ids)

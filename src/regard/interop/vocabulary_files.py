@@ -31,20 +31,20 @@ from regard.tokens.tokenizer_checks import call_silently, is_failure
 from regard.tokens.vocabulary_learning import SPECIALS
 
 TARGET = "target"
-"""The folder with the second vocabulary, if the two languages have one each."""
+"""The subfolder with the second vocabulary, if source and target have separate ones."""
 RARE = "a\u6f22\U0001f600\u0378"
 """A text with characters that many vocabularies lack."""
 
 
 def check_exists(place: Path) -> None:
-    """Refuses a missing file or folder of a vocabulary."""
+    """Raises an error if the file or folder of a vocabulary does not exist."""
     if not place.exists():
-        advice = f"--tokenizer is {TOKENIZER}, or a folder with the vocabulary"
+        advice = f"--tokenizer must be {TOKENIZER}, or a folder with the vocabulary"
         raise InputError(f"{place}: no such file or folder: {advice}")
 
 
 def check_sizes(vocabularies: Vocabularies, place: Path) -> None:
-    """Refuses a vocabulary that cannot be that of the model: embedding tables are often padded, but not by much."""
+    """Raises an error if a vocabulary does not match the model; embedding tables may be padded by up to 10 %."""
     for tokenizer in (vocabularies.source, vocabularies.target):
         pieces = len(tokenizer.model.get_vocab(with_added_tokens=False))
         if not 0.9 * tokenizer.size <= pieces <= tokenizer.size:
@@ -52,7 +52,7 @@ def check_sizes(vocabularies: Vocabularies, place: Path) -> None:
 
 
 def read_vocabularies(place: Path, config: Config) -> Vocabularies:
-    """Reads the vocabulary in a folder, or the two of a translator; `place` may also be the file of one vocabulary."""
+    """Reads the one or two vocabularies in a folder; `place` may also be the file of a single vocabulary."""
     model_type = config["model_type"]
     marian = config.family.title == "MarianMT"
     apart = not config.shared and config.get("decoder_vocab_size") is not None
@@ -72,12 +72,12 @@ def read_vocabularies(place: Path, config: Config) -> Vocabularies:
 
 
 def _read_marian(folder: Path, config: Config, model_name: str, ids_name: str, size: int) -> ImportedTokenizer:
-    """Reads the SentencePiece model of one language, whose pieces have the ids of a vocabulary for one or two."""
+    """Reads the SentencePiece model of one language of MarianMT, with the ids from a separate vocabulary file."""
     names = {**config.family.spelled, **special_tokens(folder)}
     path = folder / ids_name
     ids, model = read_vocabulary(path), read_sentencepiece(folder / model_name)
     if names["unk_token"] not in ids or model.unknown not in ids:
-        raise ModelError(f"{path}: has no piece {names['unk_token']}")
+        raise ModelError(f"{path}: there is no piece {names['unk_token']}")
     codes = [text for text in ids if text.startswith(">>") and text.endswith("<<")]
     specials = [text for text in dict.fromkeys(names.values()) if text in ids]
     tokenizer = as_tokenizer(model, specials, ids, codes, size)
@@ -86,12 +86,12 @@ def _read_marian(folder: Path, config: Config, model_name: str, ids_name: str, s
 
 
 def build_tokenizer(files: TokenizerFiles, config: Config, size: int) -> ImportedTokenizer:
-    """Returns a tokenizer with the ids of the special tokens that the model knows."""
+    """Builds a tokenizer with the ids of its special tokens."""
     tokenizer, names, path = files.tokenizer, files.names, files.path
     family = config.family
 
     def find(*roles: str) -> int | None:
-        """Returns the first valid id of these special tokens, by their spelling or else by config.json."""
+        """Returns the first valid id of these special tokens, from the vocabulary or else from config.json."""
         stated = [config.get(f"{role}_id") for role in roles]
         numbers = [tokenizer.token_to_id(names[role]) for role in roles if role in names]
         numbers += [next(iter(number), None) if isinstance(number, list) else number for number in stated]
@@ -102,7 +102,7 @@ def build_tokenizer(files: TokenizerFiles, config: Config, size: int) -> Importe
     begin = end if begin is None else begin
     if end is None or begin is None:
         role = family.end[0]
-        advice = f"name its {role} in {SPECIAL_TOKENS}"
+        advice = f"specify {role} in {SPECIAL_TOKENS}"
         raise ModelError(f"{path}: the vocabulary has no {role.replace('_', ' ')}: {advice}")
     if type(begin) is not int or not 0 <= begin < size:
         raise ModelError(f"{config.path}: decoder_start_token_id is {begin!r}, which is not an id in the vocabulary")
@@ -133,7 +133,7 @@ def build_tokenizer(files: TokenizerFiles, config: Config, size: int) -> Importe
 
 
 def write_vocabularies(folder: Path, vocabularies: Vocabularies, settings: Settings) -> None:
-    """Writes the files of one vocabulary, and the second vocabulary of a translator in the folder `target`."""
+    """Writes the vocabulary files; a second vocabulary is written to the subfolder `target`."""
     _write(folder, vocabularies.source, settings)
     if vocabularies.target is not vocabularies.source:
         _write(folder / TARGET, vocabularies.target, settings)
@@ -159,7 +159,7 @@ def _write(folder: Path, tokenizer: Tokenizer, settings: Settings) -> None:
 
 
 def _special_ids(specials: Specials, task: str) -> dict[str, int]:
-    """Returns the special ids by foreign name."""
+    """Returns the ids of the special tokens, keyed by their Hugging Face names."""
     ids: dict[str, int | None] = {"eos_token": specials.end, "unk_token": specials.unknown, "pad_token": specials.pad}
     if task == "write":
         ids["bos_token"] = specials.begin
@@ -172,7 +172,7 @@ def _special_ids(specials: Specials, task: str) -> dict[str, int]:
 
 
 def _with_special_tokens(tokenizer: Tokenizer, task: str) -> tokenizers.Tokenizer:
-    """Returns the tokenizer with its special tokens declared and added to texts, as other libraries expect."""
+    """Returns a copy of the tokenizer that declares its special tokens and adds them to texts, as libraries expect."""
     model = tokenizers.Tokenizer.from_str(tokenizer.model.to_str())
     if isinstance(tokenizer, ImportedTokenizer):
         return model

@@ -1,4 +1,4 @@
-"""Converts the weights of a model to Regard's names and layout, and back."""
+"""Converts the names and layout of weights from other programs to Regard, and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.interop.model_families import Family
 
 
 def import_weights(family: Family, tensors: Mapping[str, Tensor], model: nn.Module, path: Path) -> dict[str, Tensor]:
-    """Converts tensors to Regard's parameters; the error names a missing, unexpected or misshapen tensor."""
+    """Converts tensors to the parameters of a model; raises an error for missing, unexpected or misshapen tensors."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     first: dict[int, str] = {}  # the first name of each parameter, since a shared table has several
     owners = {name: first.setdefault(id(parameter), name) for name, parameter in parameters.items()}
@@ -33,21 +33,21 @@ def import_weights(family: Family, tensors: Mapping[str, Tensor], model: nn.Modu
         for own, part in zip(name.own, name.conversion.read(tensor), strict=True):
             owner = owners[own]
             if owner in weights and not torch.equal(weights[owner], part):
-                copies = f"the tensor {name.foreign} is not equal to {foreign[owner]}, of which it should be a copy"
+                copies = f"the tensor {name.foreign} must be equal to {foreign[owner]}, but is not"
                 raise ModelError(f"{path}: {copies}")
             weights.setdefault(owner, part)
     if unused:
-        raise ModelError(f"{path}: has the tensor {min(unused)}, which this kind of model does not have")
+        raise ModelError(f"{path}: contains the tensor {min(unused)}, which this type of model does not have")
     for owner in first.values():
         if owner not in weights:
             raise ModelError(f"{path}: the tensor {foreign.get(owner, owner)} is missing")
         if not bool(weights[owner].isfinite().all()):
-            raise ModelError(f"{path}: the tensor {foreign[owner]} holds numbers that are not finite")
+            raise ModelError(f"{path}: the tensor {foreign[owner]} contains values that are not finite")
     return {owner: weights[owner].float() for owner in first.values()}
 
 
 def export_weights(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Converts Regard's parameters to tensors with foreign names, each once."""
+    """Converts the parameters of a model to tensors with foreign names."""
     weights: dict[str, Tensor] = {}
     remaining = set(tensors)
     for name in family.of_layers(tensors):
@@ -60,10 +60,10 @@ def export_weights(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, T
 
 
 def halve_sinusoids(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the weights for positions with all sines first, from weights for interleaved sines and cosines.
+    """Converts weights for interleaved sines and cosines in positions to weights for sines first, then cosines.
 
-    The residual stream has no preferred order: if everything that writes to it and everything that reads from it is
-    reordered alike, its states are reordered and all outputs stay the same.
+    The residual stream has no preferred order: if all weights that write to it or read from it are reordered in the
+    same way, its states are reordered and all outputs stay the same.
     """
     reordered = {}
     for name, tensor in tensors.items():

@@ -1,4 +1,4 @@
-"""The server: its routes, middleware and error handlers.
+"""The server as an ASGI application: its routes, middleware and error handlers.
 
 create_app(models)      # an ASGI application, for uvicorn or another server
 """
@@ -35,7 +35,7 @@ from regard.serving.translated_files import FileShelf
 from regard.serving.translation_service import TranslationService
 
 SWEEP_EVERY = 30.0
-"""Seconds between two searches for files to delete."""
+"""Seconds between two deletions of expired files."""
 
 
 def create_app(
@@ -54,10 +54,10 @@ def create_app(
 ) -> Starlette:
     """Returns the server as an ASGI application.
 
-    It answers to the names in `hosts`, or to any, and calls `note` with the record of each request.
-    Pages of `origin` may use it as well as its own page, those of any origin if it is *.
-    Servers that share a folder for `files` serve each other's translated files. With `look`, the page leads from a
-    translation to what the model computed.
+    It accepts requests to the host names in `hosts`, by default to any name, and calls `note` with the log record of
+    each request. Web pages of `origin` may call it, of any origin if `origin` is "*". Translated files are stored in
+    the folder `files`, which several servers may share. With `look`, the translation page shows what the model computed
+    for a translation.
     """
     limits = limits or ServingLimits()
     deadlines, admission = Deadlines(), Admission(limits, keys)
@@ -107,13 +107,13 @@ async def sweep(shelf: FileShelf) -> None:
 
 
 async def answer_refusal(request: Request, error: Exception) -> Response:
-    """Returns an error in the form of the interface that was used."""
+    """Returns an error for a rejected request in the format of the API that was called."""
     assert isinstance(error, RefusedError | RegardError)
     return error_response(refusal_for(error), request.url.path)
 
 
 async def answer_http_error(request: Request, error: Exception) -> Response:
-    """Returns an error for an unknown address, as LibreTranslate does."""
+    """Returns an HTTP error, such as for an unknown path, in the format of OpenAI or, like LibreTranslate, as HTML."""
     assert isinstance(error, HTTPException)
     if request.url.path.startswith("/v1/"):
         refusal = RefusedError(error.status_code, f"{request.url.path[:100]} {error.detail}")
@@ -123,20 +123,20 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
     return HTMLResponse(page, error.status_code, dict(error.headers or {}))
 
 
-async def answer_nobody(_request: Request, _error: Exception) -> Response:
-    """Ends a request whose client has left."""
+async def answer_disconnect(_request: Request, _error: Exception) -> Response:
+    """Ends a request whose client has disconnected."""
     return Response(status_code=CLIENT_CLOSED)
 
 
-async def answer_fault(request: Request, _error: Exception) -> Response:
-    """Returns the answer to a request that met a bug in the server; the log has the traceback."""
-    return error_response(RefusedError(500, "The server made a mistake"), request.url.path)
+async def answer_server_error(request: Request, _error: Exception) -> Response:
+    """Returns an error for a request that failed because of a bug in the server; the traceback is in the log."""
+    return error_response(RefusedError(500, "Internal server error"), request.url.path)
 
 
 HANDLERS: dict[Any, Any] = {
     RefusedError: answer_refusal,
     RegardError: answer_refusal,
     HTTPException: answer_http_error,
-    ClientDisconnect: answer_nobody,
-    Exception: answer_fault,
+    ClientDisconnect: answer_disconnect,
+    Exception: answer_server_error,
 }

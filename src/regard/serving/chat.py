@@ -1,14 +1,15 @@
-"""Chat in OpenAI's interface: a model that writes continues the conversation, one that translates translates.
+"""The chat completions of the OpenAI API, for models that write and for models that translate.
 
-A model that writes has learnt to continue a text, and a conversation is one:
+A model that translates answers with a translation of the last user message. A model that writes continues the
+conversation, which is passed to it as a text:
 
-    What the system says.
+    The system message.
 
-    User: What the user says.
+    User: The first user message.
 
-    Assistant: What the assistant answered.
+    Assistant: The first answer.
 
-    User: What the user says then.
+    User: The second user message.
 
     Assistant:
 """
@@ -45,18 +46,18 @@ from regard.tokens.language_directions import Direction
 
 ROLES = {"system": "", "developer": "", "user": "User: ", "assistant": "Assistant: "}
 TURNS = ("\nUser:", "\nAssistant:")
-"""Texts that end an answer: the model would continue with what others say."""
+"""Stop texts of an answer, after which the model would write the next message of the conversation."""
 NOT_IN_CHAT = (*UNSUPPORTED, "tools", "functions", "audio", "web_search_options", "prediction")
 
 
 class ResponseFormat(Struct, frozen=True):
-    """The form of an answer."""
+    """The format of the answer; only text is supported."""
 
     type: Literal["text"] = "text"
 
 
 class ContentPart(Struct):
-    """A part of a message."""
+    """A text that is part of a message."""
 
     type: Literal["text"]
     text: str
@@ -70,9 +71,9 @@ class ChatMessage(Struct):
 
 
 class ChatRequest(SamplingRequest, kw_only=True):
-    """A conversation to continue, or whose last message of the user is translated."""
+    """A request for the next message of a conversation, or for a translation of its last user message."""
 
-    model: Annotated[str, Meta(min_length=1, description="the name of a model's folder, or a direction such as en-de")]
+    model: Annotated[str, Meta(min_length=1, description="the name of a model folder, or a direction such as en-de")]
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     max_completion_tokens: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=100_000)] | None = None
@@ -82,7 +83,7 @@ class ChatRequest(SamplingRequest, kw_only=True):
 
 
 class Chat:
-    """Answers conversations."""
+    """Handles requests for chat completions."""
 
     def __init__(self, openai: OpenAI, translating: TranslationService, limits: ServingLimits) -> None:
         self.openai, self.translating, self.limits = openai, translating, limits
@@ -103,7 +104,7 @@ class Chat:
         return await self.translate(direction, asked, head, client)
 
     async def continue_conversation(self, asked: ChatRequest, head: JsonObject, client: JsonObject) -> Response:
-        """Returns the assistant's next message, by a model that writes."""
+        """Returns the next message of the assistant, written by a language model."""
         queue, prompt = self.openai.writer(asked.model), conversation(asked.messages)
         room = queue.writer.settings.model.max_length - len(queue.writer.prompt(prompt))
         sampling = {name: getattr(asked, name) for name in SamplingRequest.__struct_fields__}
@@ -125,7 +126,7 @@ class Chat:
         return JSONResponse({**head, "choices": choices, "usage": generation.usage()})
 
     async def chunks(self, generation: Generation) -> AsyncIterator[JsonObject]:
-        """Yields the choices one after the other, each piece by piece."""
+        """Yields the pieces of each choice, one choice after the other."""
         for index in range(generation.asked.n):
             yield delta(index, {"role": "assistant", "content": ""})
             async with aclosing(generation.stream(index)) as pieces:
@@ -138,14 +139,14 @@ class Chat:
     async def translate(
         self, direction: Direction, asked: ChatRequest, head: JsonObject, client: JsonObject
     ) -> Response:
-        """Returns a translation of the user's last message; sampling options have no effect."""
+        """Returns a translation of the last user message; sampling options have no effect."""
         texts = [text_of(message) for message in asked.messages if message.role == "user"]
         if not texts:
             raise RefusedError(400, "messages: there is no user message to translate")
         if len(texts[-1]) > self.limits.characters >= 0:
             raise RefusedError(400, f"messages: at most {self.limits.characters} characters are translated")
         if asked.n > 1 or asked.logprobs:
-            raise RefusedError(400, "n: a model that translates gives one answer, without logprobs")
+            raise RefusedError(400, "n: a model that translates returns one answer, without logprobs")
         (answer,) = await self.translating.texts(texts[-1:], [direction], TranslationCall(**client))
         queue = self.translating.models.queue(direction)
         parts = await queue.in_thread(queue.translator.read, 1, texts[-1], direction.target)
@@ -167,12 +168,12 @@ def text_of(message: ChatMessage) -> str:
 
 
 def conversation(messages: list[ChatMessage]) -> str:
-    """Returns the text that a model continues."""
+    """Formats the messages as the text that the model continues."""
     return "\n\n".join([*(ROLES[each.role] + text_of(each).strip() for each in messages), "Assistant:"])
 
 
 async def trimmed(pieces: AsyncGenerator[StreamedPiece, None]) -> AsyncIterator[StreamedPiece]:
-    """Yields the pieces without white space before the first and after the last."""
+    """Yields the pieces without leading and trailing white space."""
     begun, held = False, ""
     async for piece in pieces:
         text = held + piece.text if begun else piece.text.lstrip()
@@ -192,7 +193,7 @@ def delta(index: int, change: JsonObject, reason: str | None = None) -> JsonObje
 
 
 def chat_logprobs(found: Mapping[str, Any] | None) -> JsonObject | None:
-    """Returns the log-probabilities of a completion in the form that chats have."""
+    """Converts the log-probabilities of a completion to the format of chat completions."""
     if found is None:
         return None
     tops = found["top_logprobs"] or [None] * len(found["tokens"])
@@ -204,6 +205,6 @@ def chat_logprobs(found: Mapping[str, Any] | None) -> JsonObject | None:
 
 
 def token_of(token: str, value: float) -> JsonObject:
-    """Returns a token with its bytes; the vocabulary spells a single byte ⟨E2⟩."""
+    """Returns a token with its log-probability and bytes; a token for a single byte is written as ⟨E2⟩."""
     byte = re.fullmatch("⟨([0-9A-F]{2})⟩", token)
     return {"token": token, "logprob": value, "bytes": [int(byte[1], 16)] if byte else list(token.encode())}

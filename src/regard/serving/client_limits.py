@@ -221,7 +221,7 @@ class Deadlines:
         except TimeoutError:
             if self.ended:
                 raise BusyError("the server is stopping: try again in a moment", 5.0) from None
-            raise LateError("the answer was not ready in time: send less at once, or try again later") from None
+            raise LateError("the answer was not ready in time: send shorter requests, or try again later") from None
 
     def end(self) -> None:
         """Ends all work with a deadline."""

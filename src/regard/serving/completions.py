@@ -1,4 +1,4 @@
-"""Continues prompts in batches that all clients share: text up to a stop, its tokens and log-probabilities."""
+"""Continues prompts of many clients in shared batches, and returns texts, tokens and log-probabilities."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ from regard.serving.scheduler import MAX_WAITING, Scheduler, until
 from regard.settings import DecodingSettings
 
 PARALLEL = 4
-"""Small batches that run side by side: a long text keeps nobody waiting for its end."""
+"""Number of small batches that run in parallel, so that a long text does not block other requests."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """The text that follows a prompt, with its tokens."""
+    """The text generated for a prompt, with its tokens."""
 
     text: str
     ids: tuple[int, ...]
     log_probabilities: tuple[float, ...]
-    reason: str  # why it ended: "stop" or "length"
+    reason: str  # why the text ended: "stop" or "length"
 
 
 class StreamedPiece(NamedTuple):
-    """One part of a completion that is streamed."""
+    """One part of a streamed completion."""
 
     text: str
-    tokens: int  # since the piece before it
-    reason: str | None = None  # why the completion ended, in its last piece
+    tokens: int  # number of tokens since the previous piece
+    reason: str | None = None  # why the completion ended; set in its last piece
 
 
 class Continuation:
-    """Decodes what follows one prompt, and finds where a stop text ends it."""
+    """Decodes the output for one prompt, and cuts it at the first stop text."""
 
     def __init__(self, writer: Writer, row: Sequence[int], stop: Sequence[str]) -> None:
         self.writer, self.row, self.stop = writer, row, stop
         self.prompt = writer.vocabulary.decode(row)
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Returns what tokens add to the prompt: the space between two words belongs to the second."""
+        """Returns the text that the tokens add to the prompt, including a space at the beginning."""
         return self.writer.vocabulary.decode([*self.row, *tokens])[len(self.prompt) :]
 
     def ends(self, tokens: Sequence[int]) -> bool:
-        """Returns whether the text contains a stop text."""
+        """Reports whether the output contains a stop text."""
         return first_stop(self.text(tokens), self.stop) is not None
 
     def safe(self, text: str) -> str:
-        """Returns the part of a text that further tokens cannot change; nothing once a stop text has come."""
+        """Returns the part of a text that further tokens cannot change; nothing after a stop text."""
         if text.endswith("\N{REPLACEMENT CHARACTER}") or first_stop(text, self.stop) is not None:
             return ""
         return text[: len(text) - held_back(text, self.stop)]
 
     def completion(self, output: Hypothesis) -> Completion:
-        """Returns an output up to its first stop text."""
+        """Returns the output up to its first stop text."""
         text, ids = self.text(output.tokens), output.tokens
         cut = first_stop(text, self.stop)
         if cut is None:
@@ -69,7 +69,7 @@ class Continuation:
 
 
 class WriterQueue(Scheduler):
-    """Continues prompts with one model for any number of clients."""
+    """Continues the prompts of many clients with one model."""
 
     def __init__(self, writer: Writer, *, max_waiting: int = MAX_WAITING) -> None:
         super().__init__(max_waiting=max_waiting, parallel=PARALLEL)
@@ -84,7 +84,7 @@ class WriterQueue(Scheduler):
         client: str = "",
         deadline: float | None = None,
     ) -> list[list[Hypothesis]]:
-        """Returns the best outputs for each prompt; `follow` is called for each token of it, and can end an output."""
+        """Returns the best outputs for each prompt; `follow` is called for each new token, and can end an output."""
         items = [self._item(*each, settings) for each in zip(prompts, follow, strict=True)]
         async with self.admit(len(items), client, deadline) as request:
             request.add(items, len(items))
@@ -93,7 +93,7 @@ class WriterQueue(Scheduler):
     async def complete(
         self, prompts: Sequence[Sequence[int]], stop: Sequence[str], settings: DecodingSettings, **client: Any
     ) -> list[list[Completion]]:
-        """Returns the best continuations of each prompt, best first, or as many as are sampled."""
+        """Returns the continuations of each prompt, best first, or in any order if they are sampled."""
         continuations = [Continuation(self.writer, prompt, stop) for prompt in prompts]
         outputs = await self.write(prompts, settings, [each.ends if stop else None for each in continuations], **client)
 
@@ -120,14 +120,14 @@ class WriterQueue(Scheduler):
             loop.call_soon_threadsafe(written.put_nowait, (continuation.safe(text), len(tokens)))
             return first_stop(text, stop) is not None
 
-        sent = counted = 0  # characters and tokens
+        sent = counted = 0  # number of characters and tokens yielded so far
         async with self.admit(1, client) as request:
             request.add([self._item(prompt, follow, settings)], 1)
             results = asyncio.ensure_future(request.results())
             results.add_done_callback(lambda _: written.put_nowait(None))
             try:
                 while True:
-                    async with until(deadline):  # not around the `yield`, where the caller's work would be cancelled
+                    async with until(deadline):  # a timeout around `yield` would cancel the caller
                         piece = await written.get()
                     if piece is None:
                         break
@@ -139,12 +139,12 @@ class WriterQueue(Scheduler):
                 yield StreamedPiece(whole.text[sent:], max(0, len(whole.ids) - counted), whole.reason)
             finally:
                 if not results.cancel():
-                    results.exception()  # so that asyncio does not report it as never retrieved
+                    results.exception()  # asyncio would report it as never retrieved
 
     async def likeliest(
         self, texts: Sequence[Sequence[int]], count: int, *, client: str = "", deadline: float | None = None
     ) -> list[list[tuple[float, list[tuple[int, float]]]]]:
-        """Returns for each token of each text but its first the log-probability, and the likeliest tokens there."""
+        """Returns, for each token after the first of each text, its log-probability and the most probable tokens."""
 
         def read(items: list[Item]) -> list[Any]:
             results = []
@@ -166,7 +166,7 @@ class WriterQueue(Scheduler):
         return Item(kind, prompt, len(prompt), settings.max_tokens, settings, follow, shape)
 
     def _small_kind(self, settings: DecodingSettings) -> Kind:
-        """Returns the kind of prompts that are searched for in small batches."""
+        """Returns the kind of prompts that are decoded in small batches."""
 
         def search(items: list[Item]) -> list[list[Hypothesis]]:
             def enough(number: int, tokens: Sequence[int]) -> bool:
@@ -186,13 +186,13 @@ class WriterQueue(Scheduler):
 
 
 Likeliest = list[tuple[float, list[tuple[int, float]]]]
-"""For each token of a text but the first: its log-probability, and the likeliest tokens in its place with theirs."""
+"""For each token after the first of a text: its log-probability, and the most probable tokens with theirs."""
 
 
 def logprobs(
     writer: Writer, row: Sequence[int], completion: Completion, likeliest: Likeliest, count: int, *, echo: bool
 ) -> dict[str, list[Any]]:
-    """Returns each token, the prompt's too if echoed, with its place, its log-probability and the likeliest others."""
+    """Returns the `logprobs` of a completion: each token with its offset, log-probability and most probable rivals."""
     ids, vocabulary = [*row, *completion.ids], writer.vocabulary
     start, base = (0, 0) if echo else (len(row), len(vocabulary.decode(row)))
     if echo and row and row[0] == vocabulary.specials.begin:

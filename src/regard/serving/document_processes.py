@@ -1,6 +1,6 @@
-"""Parses documents of clients in processes with limits, each of which is killed as soon as nobody waits for it.
+"""Parses the documents of clients in separate processes, so that a hostile document cannot harm the server.
 
-Whatever a parser does with a hostile document, it costs neither time nor memory of the server.
+Each process has a memory limit, and is killed as soon as no request waits for it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from regard.serving import html_text
 
 COMMAND = (sys.executable, "-m", __name__)
 MEMORY = 2 << 30
-"""Maximum size of a process, in bytes."""
+"""Maximum memory of a process in bytes."""
 SAMPLE = 50
-"""Texts of a document from which its language is detected."""
+"""Number of texts of a document from which its language is detected."""
 
 
 class DocumentProcesses:
-    """Runs the functions below, a few at the same time."""
+    """Runs functions of this module in processes, a few of them at a time."""
 
     def __init__(self) -> None:
         self.room = asyncio.Semaphore(max(2, (os.cpu_count() or 2) // 2))
 
     async def run(self, function: str, *arguments: Any) -> tuple[Any, bytes]:
-        """Returns the values and the bytes that a function returns; kills its process when this call is cancelled."""
+        """Runs a function in a process and returns its result; kills the process if this call is cancelled."""
         request = json.dumps([function, *arguments]).encode()
         async with self.room:
             process = await asyncio.create_subprocess_exec(*COMMAND, stdin=-1, stdout=-1, start_new_session=True)
@@ -42,7 +42,7 @@ class DocumentProcesses:
                     await process.wait()
         values, _, content = output.partition(b"\n")
         if not values:
-            raise DataError("the document needs too much memory or time: split it")
+            raise DataError("the document needs too much memory or time: split it into smaller documents")
         result = json.loads(values)
         if isinstance(result, dict) and "error" in result:
             raise DataError(result["error"])
@@ -50,23 +50,23 @@ class DocumentProcesses:
 
 
 def list_units(path: str, source: str = "", target: str = "") -> tuple[Any, bytes]:
-    """Returns the number, text and marks of each unit without a finished translation, and a sample of all texts."""
+    """Returns the number, text and marks of each unit that needs a translation, and a sample of all texts."""
     document = files.open_document(Path(path), source, target)
     if len(document.units) == 0:
-        raise DataError("has no text to translate", path)
+        raise DataError("the document has no text to translate", path)
     unfinished = ((n, unit) for n, unit in enumerate(document.units) if unit.source.strip() and unit.state != "done")
     units = [(number, unit.source, unit.marks) for number, unit in unfinished]
     return {"units": units, "sample": [unit.source for unit in document.units[:SAMPLE]]}, b""
 
 
 def render(path: str, source: str, target: str, texts: dict[str, str]) -> tuple[Any, bytes]:
-    """Returns a document with these translations, by the numbers of their units."""
+    """Returns the document with translations, which are keyed by the number of the unit."""
     document = files.open_document(Path(path), source, target)
     return None, document.render({int(number): text for number, text in texts.items()}, target)
 
 
 def cut_page(page: str) -> tuple[Any, bytes]:
-    """Returns the runs of an HTML page."""
+    """Splits an HTML page into runs of markup and text."""
     return [(run.text, run.marks, run.words) for run in html_text.cut(page)], b""
 
 
@@ -74,13 +74,13 @@ FUNCTIONS = {each.__name__: each for each in (list_units, render, cut_page)}
 
 
 def main() -> None:
-    """Runs the function that is named on standard input, and writes what it returns."""
+    """Reads the name and arguments of a function from standard input, calls it, and writes the result."""
     if sys.platform != "win32":
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.nice(5)  # other clients come first
+        os.nice(5)  # the server and its other clients have priority
     name, *arguments = json.load(sys.stdin.buffer)
     content = b""
     try:

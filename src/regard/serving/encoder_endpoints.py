@@ -1,4 +1,4 @@
-"""Models that read: their queue, embeddings in OpenAI's interface, and gaps and labels in Hugging Face's."""
+"""Endpoints for encoder models: embeddings as in the OpenAI API, gaps and labels as in the Hugging Face API."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 GAPS = ("[MASK]", "<mask>")
 READ_TOGETHER = 64
-"""Texts in a batch."""
+"""Maximum number of texts in a batch."""
 READ_TOKENS = 4_096
-"""Tokens that are read before the batch looks whether anybody still waits."""
+"""Number of tokens to process before checking whether the requests have been cancelled."""
 
-ModelChoice = Annotated[str, Meta(description="the name of a model's folder, if several models do this")]
+ModelChoice = Annotated[str, Meta(description="the name of a model folder; required if several models have this task")]
 
 
 class EmbeddingRequest(Struct):
-    """Texts to turn into vectors."""
+    """A request for the embeddings of texts."""
 
     model: ModelName
     input: TextInputs
@@ -54,34 +54,34 @@ class EmbeddingRequest(Struct):
 
 
 class FillParameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of filling gaps."""
+    """Options of `/fill-mask`."""
 
-    top_k: Annotated[int, Meta(ge=1, le=100, description="tokens for each gap")] = 5
+    top_k: Annotated[int, Meta(ge=1, le=100, description="number of tokens to return for each gap")] = 5
 
 
 class FillMaskRequest(Struct):
-    """Texts with gaps to fill."""
+    """A request for the most probable tokens in the gaps of texts."""
 
-    inputs: Annotated[str | Annotated[list[str], Meta(min_length=1)], Meta(description="with [MASK] in each text")]
+    inputs: Annotated[str | Annotated[list[str], Meta(min_length=1)], Meta(description="texts that contain [MASK]")]
     parameters: FillParameters = FillParameters()
     model: ModelChoice = ""
 
 
 class LabelParameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of classifying texts."""
+    """Options of `/text-classification`."""
 
-    top_k: Annotated[int, Meta(ge=1, description="labels of each text; all if it is missing")] | None = None
+    top_k: Annotated[int, Meta(ge=1, description="number of labels for each text; default: all")] | None = None
 
 
 class TextPair(Struct):
-    """Two texts that are classified as one."""
+    """A pair of texts that gets one label."""
 
     text: str
     text_pair: str
 
 
 class TextLabelRequest(Struct):
-    """Texts to classify."""
+    """A request for the labels of texts."""
 
     inputs: str | TextPair | Annotated[list[str | TextPair], Meta(min_length=1)]
     parameters: LabelParameters = LabelParameters()
@@ -89,19 +89,19 @@ class TextLabelRequest(Struct):
 
 
 class NoParameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """No options."""
+    """The options of `/token-classification`, which has none."""
 
 
 class WordLabelRequest(Struct):
-    """Texts whose words are classified."""
+    """A request for the label of each word of texts."""
 
-    inputs: Annotated[str | Annotated[list[str], Meta(min_length=1)], Meta(description="words with spaces between")]
+    inputs: Annotated[str | Annotated[list[str], Meta(min_length=1)], Meta(description="words separated by spaces")]
     parameters: NoParameters = NoParameters()
     model: ModelChoice = ""
 
 
 class Filling(Struct):
-    """A token that fills a gap."""
+    """A token that fills a gap, with its probability and the completed text."""
 
     score: float
     token: int
@@ -117,7 +117,7 @@ class ScoredLabel(Struct):
 
 
 class LabelledWord(Struct):
-    """A word with its likeliest label, and its place in the text."""
+    """A word with its most probable label and its position in the text."""
 
     entity: str
     score: float
@@ -131,7 +131,7 @@ WordLabelAnswer = list[LabelledWord | list[LabelledWord]]
 
 
 class EncoderQueue(Scheduler):
-    """Embeds texts, fills their gaps or labels them with one model for any number of clients."""
+    """Embeds, fills or labels the texts of many clients with one encoder model."""
 
     def __init__(self, reader: Reader, *, max_waiting: int = MAX_WAITING) -> None:
         super().__init__(max_waiting=max_waiting)
@@ -142,18 +142,18 @@ class EncoderQueue(Scheduler):
         return await self._read("embed", texts, self.reader.rows, self.reader.embed_rows, **client)
 
     async def fill(self, texts: Sequence[str], count: int, **client: Any) -> list[list[list[GapFilling]]]:
-        """Returns for each gap of each text the most probable tokens; the model must be one that fills gaps."""
+        """Returns the most probable tokens for each gap of each text; requires a model that fills gaps."""
         filler = cast("Filler", self.reader)
         fill_rows = partial(filler.fill_rows, count=count)
         return (await self._read(("fill", count), texts, filler.gap_rows, fill_rows, **client))[0]
 
     async def label(self, texts: Sequence[Text], **client: Any) -> list[Label]:
-        """Returns the label of each text or pair of texts; the model must be one that classifies them."""
+        """Returns the label of each text or pair of texts; requires a text classifier."""
         classifier = cast("Classifier", self.reader)
         return (await self._read("label", texts, classifier.rows, classifier.label_rows, **client))[0]
 
     async def label_words(self, texts: Sequence[Sequence[str]], **client: Any) -> list[list[Label]]:
-        """Returns the label of each word of each text; the model must be one that classifies words."""
+        """Returns the label of each word of each text; requires a word classifier."""
         classifier = cast("Classifier", self.reader)
         return (await self._read("words", texts, classifier.word_rows, classifier.label_word_rows, **client))[0]
 
@@ -167,7 +167,7 @@ class EncoderQueue(Scheduler):
         client: str = "",
         deadline: float | None = None,
     ) -> tuple[list[Any], int]:
-        """Returns what `use` computes for each text, and the number of tokens read."""
+        """Returns the result of `use` for each text, and the number of tokens read."""
 
         def run(items: list[Item]) -> list[Any]:
             results: list[Any] = []
@@ -188,7 +188,7 @@ class EncoderQueue(Scheduler):
 
 
 class Encoders:
-    """Answers requests to models that read."""
+    """Handles requests to encoder models."""
 
     def __init__(self, models: Models, limits: ServingLimits, admission: Admission) -> None:
         self.models, self.limits, self.admission = models, limits, admission
@@ -212,7 +212,7 @@ class Encoders:
         self.check_size(request, "input", texts)
         width = queue.reader.settings.model.width
         if asked.dimensions not in (None, width):
-            raise RefusedError(400, f"dimensions: this model's vectors have {width} dimensions and cannot be shortened")
+            raise RefusedError(400, f"dimensions: the vectors of this model always have {width} dimensions")
         vectors, tokens = await queue.embed(texts, **client)
         data = [
             {"object": "embedding", "index": index, "embedding": encode_vector(vector, asked.encoding_format)}
@@ -227,7 +227,7 @@ class Encoders:
         texts, queue = listed(asked.inputs), self.queue(asked.model, "fill")
         count = asked.parameters.top_k
         if count * sum(text.count(gap) for text in texts for gap in GAPS) > self.limits.batch >= 0:
-            raise RefusedError(400, f"inputs: at most {self.limits.batch} fillings of all gaps together")
+            raise RefusedError(400, f"inputs: at most {self.limits.batch} tokens are returned for all gaps together")
         self.check_size(request, "inputs", texts)
         answers = [fillings_of(each) for each in await queue.fill(texts, count, **client)]
         return respond(answers if isinstance(asked.inputs, list) else answers[0])
@@ -251,17 +251,17 @@ class Encoders:
         return respond(answers if isinstance(asked.inputs, list) else answers[0])
 
     def queue(self, name: str, task: str) -> EncoderQueue:
-        """Returns the queue of the model with this name; without a name, that of the only model for the task."""
+        """Returns the queue of the model with this name, or of the only model for the task if the name is empty."""
         able = {each: queue for each, queue in self.models.encoders.items() if task_of(queue) == task}
         if not name and len(able) > 1:
-            raise RefusedError(400, f"model: name one of {', '.join(able)}")
+            raise RefusedError(400, f"model: specify one of {', '.join(able)}")
         queue = able.get(name) if name else next(iter(able.values()), None)
         if queue is None:
-            raise unknown_model(name) if name else RefusedError(404, f"No model here was trained to {task}")
+            raise unknown_model(name) if name else RefusedError(404, f"This server has no model to {task}")
         return queue
 
     def check_size(self, request: Request, field: str, texts: Sequence[str]) -> None:
-        """Refuses too many or too long texts; writes their number into the log."""
+        """Raises an error if the texts are too many or too long; adds their number to the log record."""
         characters = sum(map(len, texts))
         if len(texts) > self.limits.batch >= 0 or characters > self.limits.characters >= 0:
             limits = f"{self.limits.batch} texts and {self.limits.characters} characters"
@@ -270,12 +270,12 @@ class Encoders:
 
 
 def encode_vector(vector: NDArray[np.float32], form: str) -> Any:
-    """Returns a vector as a list, or as base64 of little-endian 32-bit numbers."""
+    """Returns a vector as a list, or as base64-encoded little-endian 32-bit floats."""
     return vector.tolist() if form == "float" else base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
 def task_of(queue: EncoderQueue) -> str:
-    """Returns what the model was trained for."""
+    """Returns the task of the model; "classify words" for a word classifier."""
     settings = queue.reader.settings
     return "classify words" if settings.task == "classify" and settings.data.carrier == "word" else settings.task
 
@@ -285,7 +285,7 @@ def listed(inputs: Any) -> list[Any]:
 
 
 def fillings_of(gaps: list[list[GapFilling]]) -> list[Any]:
-    """Returns the fillings of a text, best first; a list for each gap if there are several."""
+    """Returns the fillings of a text, best first, with a list for each gap if there are several gaps."""
     answers = [[Filling(each.probability, each.id, each.token, each.text) for each in gap] for gap in gaps]
     return answers[0] if len(answers) == 1 else answers
 
@@ -297,6 +297,6 @@ def scores_of(label: Label, count: int | None) -> list[ScoredLabel]:
 
 
 def words_of(text: str, labels: Sequence[Label]) -> list[LabelledWord]:
-    """Returns each word with its label and its place in the text."""
+    """Returns each word with its label and its position in the text."""
     words = zip(re.finditer(r"\S+", text), labels, strict=True)
     return [LabelledWord(label.label, label.probability, word[0], *word.span()) for word, label in words]

@@ -1,6 +1,6 @@
-"""HTML as texts to translate with the markup between them; what is put back together has all of its tags.
+"""Splits HTML into markup and texts to translate, so that the translated page has all tags of the original.
 
-Inline tags stay in their sentence and are protected there; tags of blocks, comments and scripts stand between texts.
+Inline tags are protected within their sentence. Block tags, comments and scripts separate the texts.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ INLINE = re.compile(
     "sub|sup|time|tt|u|var",
     re.IGNORECASE,
 )
-WHOLE = "script|style|pre|textarea|svg|math|noscript|template"  # elements of which nothing is translated
-MOST_AROUND = 20  # nested tags that are taken off a text
-KEPT = "code|kbd|samp|tt"  # elements that stay unchanged in a sentence
+WHOLE = "script|style|pre|textarea|svg|math|noscript|template"  # elements whose content is never translated
+MOST_AROUND = 20  # maximum number of nested tags that are removed around a text
+KEPT = "code|kbd|samp|tt"  # elements that are kept unchanged within a sentence
 PIECE = re.compile(
     rf"<!--.*?(?:-->|\Z)|<({WHOLE})\b[^>]*>.*?(?:</\1\s*>|\Z)|<[!?/]?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>",
     re.IGNORECASE | re.DOTALL,
@@ -33,15 +33,15 @@ SPELLED = re.compile(rf"&(?!(?:{MARKUP});)[\w\#]+;")
 
 @dataclass(frozen=True)
 class HtmlRun:
-    """A part of a page: markup, which stays, or text with inline markup."""
+    """A part of a page: either markup, or text that may contain inline markup."""
 
     text: str
-    marks: tuple[str, ...] = ()  # elements in it that are kept as they are
-    words: bool = False  # whether there is anything to translate
+    marks: tuple[str, ...] = ()  # elements in the text that are kept unchanged
+    words: bool = False  # whether the text contains words to translate
 
 
 def cut(page: str) -> list[HtmlRun]:
-    """Splits a page into runs; joined, they are the page again, with entities of letters decoded."""
+    """Splits a page into runs; joined together, they are the same page with the entities of letters decoded."""
     runs: list[HtmlRun] = []
     text, at = "", 0
     for piece in PIECE.finditer(page):
@@ -61,7 +61,7 @@ def _inline(piece: str) -> bool:
 
 
 def _letters(text: str) -> str:
-    """Decodes the entities of letters; those of markup stay."""
+    """Decodes the entities of letters, but not those of markup characters."""
     return SPELLED.sub(lambda entity: _letter(entity[0]), text)
 
 
@@ -71,7 +71,7 @@ def _letter(entity: str) -> str:
 
 
 def _text(text: str) -> list[HtmlRun]:
-    """Splits a text between two blocks into its core and the white space and tags around it."""
+    """Separates a text between two blocks from the white space and tags around it."""
     before, core, after = _stripped(text)
     for _ in range(MOST_AROUND):
         outer = _around(core)
@@ -92,7 +92,7 @@ def _stripped(text: str) -> tuple[str, str, str]:
 
 
 def _around(text: str) -> tuple[str, str, str] | None:
-    """Splits <b>Hello</b> into its tag, its content and its end tag; returns None if they do not belong together."""
+    """Splits <b>Hello</b> into start tag, content and end tag; returns None if the tags do not match."""
     depth = 0
     tags = list(TAG.finditer(text))
     if not tags or tags[0].start() != 0 or tags[0][1] or tags[-1].end() != len(text) or not tags[-1][1]:
@@ -114,7 +114,7 @@ def _has_words(text: str, marks: Sequence[str]) -> bool:
 
 
 def safe(text: str, marks: Sequence[str] = ()) -> str:
-    """Escapes everything in a translation but its protected pieces."""
+    """Escapes HTML characters in a translation, except in its protected pieces."""
     cut = CutText.at(text, [piece for piece in find(text, marks) if piece.kind in ("tag", "entity", "mark")])
     return replace(cut, texts=tuple(map(_escaped, cut.texts))).text
 

@@ -1,4 +1,4 @@
-"""Language codes as clients write them, old and new, in any spelling, and the English names."""
+"""Matches the language codes of clients with those of the models, and returns English language names."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 NEWER = {"zh": "zh-Hans", "zt": "zh-Hant", "pb": "pt-BR"}
-"""Codes that clients have been using, and what they are called now; both are understood."""
+"""Older language codes and the newer ones that replace them; clients may use both."""
 
 
 def public(code: str) -> str:
-    """Returns the code that clients see for a model's language: pt-BR for pt_BR, zh-Hans for zh."""
+    """Returns the code that clients see for a language of a model: pt-BR for pt_BR, zh-Hans for zh."""
     plain = code.replace("_", "-")
     return NEWER.get(plain.lower(), plain)
 
 
 def find(asked: str, known: Iterable[str]) -> str | None:
-    """Returns the language that a client means, or None: de if de-AT is not known, pt-BR for pt."""
+    """Returns the known language that matches the code of a client, such as de for de-AT, or pt-BR for pt, or None."""
     wanted, there = public(asked.strip()).lower(), {public(code).lower(): code for code in known}
     if wanted in there:
         return there[wanted]
@@ -31,7 +31,6 @@ def name(code: str) -> str:
 
 
 def read_names() -> dict[str, str]:
-    """Returns the English names of languages by code."""
     lines = Path(__file__).with_name("language_names.txt").read_text(encoding="utf-8").splitlines()
     return {code: name for code, _, name in (line.partition(" ") for line in lines)}
 

@@ -1,4 +1,4 @@
-"""Detects the language of a text with the n-gram model of py3langid, which knows some 80 of our languages."""
+"""Detects the language of a text with the n-gram model of py3langid, which covers about 80 languages."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
 MOST_READ = 2_000
-"""Characters that are looked at: more would change nothing."""
+"""Maximum number of characters used for detection; more would not change the result."""
 LIBRARY_CODES = {"nb": ("no",), "iw": ("he",), "fil": ("tl",), "zh": ("zh", "yue", "wuu")}
-"""Languages with other codes in the library, which tells Mandarin from Cantonese; most models do not."""
+"""Languages whose codes differ in the library; it separates varieties of Chinese that most models do not."""
 CHARSETS = {"zh-hans": "gb2312", "zh-hant": "big5"}
-"""Character sets of simplified and of traditional Chinese."""
+"""Character encodings that cover simplified and traditional Chinese."""
 
 
 def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
-    """Returns these languages, the likeliest first, each with a confidence from 0 to 100.
+    """Returns `languages`, most probable first, each with a confidence from 0 to 100.
 
-    The confidence is a share among all languages known here, served or not.
+    The confidence is relative to all languages that can be detected, not only to `languages`.
     """
     text = text[:MOST_READ]
     shares = dict(load_identifier().rank(text)) if any(map(str.isalpha, text)) else {}
@@ -32,7 +32,7 @@ def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
 
 @lru_cache(maxsize=1)
 def load_identifier() -> LanguageIdentifier:
-    """Loads the model, which takes two seconds at the first call."""
+    """Loads the detection model, which takes two seconds on the first call."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
@@ -42,7 +42,7 @@ def load_identifier() -> LanguageIdentifier:
 
 
 def _share(code: str, shares: dict[str, float], text: str) -> float:
-    """Returns the probability of a language; of Chinese, times the share of letters in its script."""
+    """Returns the probability of a language; for Chinese, multiplied by the share of letters in its script."""
     base = code.partition("-")[0]
     share = sum(shares.get(each, 0.0) for each in LIBRARY_CODES.get(base, (base,)))
     if share and code in CHARSETS:

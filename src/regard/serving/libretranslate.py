@@ -1,4 +1,4 @@
-"""LibreTranslate's interface, for Weblate, Mastodon and its own clients."""
+"""The LibreTranslate API, which Weblate, Mastodon and other clients use."""
 
 from __future__ import annotations
 
@@ -29,43 +29,46 @@ from regard.serving.translation_service import Answer, TranslationCall, Translat
 from regard.tokens.language_directions import Direction
 
 WEBLATE_PROBE = "test"
-"""Weblate translates this word from English into German before it accepts a server."""
-UNSUITABLE = (".mo", ".pot")  # compiled catalogues, and templates
+"""The English word that Weblate translates into German to test a server."""
+UNSUITABLE = (".mo", ".pot")  # compiled catalogues and templates
 FORMATS = tuple(sorted(suffix for suffix in {**files.PAIRED, **files.ALONE, ".txt": ""} if suffix not in UNSUITABLE))
-"""The suffixes of files that can be translated."""
+"""Suffixes of the files that the server translates."""
 
 MOST_TERMS = 100
 TermText = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"\S")]
-Texts = Annotated[str | list[str], Meta(description="a text or several")]
-Source = Annotated[str, Meta(description="auto, or a code of /languages")]
-Target = Annotated[str, Meta(description="a code of /languages")]
-KeyField = Annotated[str, Meta(description="a key, where the server needs one")]
+Texts = Annotated[str | list[str], Meta(description="a text or a list of texts")]
+Source = Annotated[str, Meta(description="a language code from /languages, or auto to detect it")]
+Target = Annotated[str, Meta(description="a language code from /languages")]
+KeyField = Annotated[str, Meta(description="API key, if the server requires one")]
 
 
 class TranslateRequest(Struct):
-    """Texts to translate."""
+    """A request to translate texts."""
 
     q: Texts
     source: Source
     target: Target
     format: Literal["text", "html"] = "text"
-    alternatives: Annotated[int, Meta(ge=0, description="other translations of each text")] = 0
-    scores: Annotated[bool, Meta(description="answer with scores and confidence")] = False
-    flags: Annotated[bool, Meta(description="answer with what a person should check")] = False
-    alignment: Annotated[bool, Meta(description="answer with what each token attended to")] = False
-    glossary: Annotated[dict[TermText, TermText], Meta(max_length=MOST_TERMS, description="terms, in JSON only")] = {}
+    alternatives: Annotated[int, Meta(ge=0, description="number of other translations of each text")] = 0
+    scores: Annotated[bool, Meta(description="return scores and confidence")] = False
+    flags: Annotated[bool, Meta(description="return notes for a reviewer")] = False
+    alignment: Annotated[bool, Meta(description="return how much each token attended to each source token")] = False
+    glossary: Annotated[
+        dict[TermText, TermText],
+        Meta(max_length=MOST_TERMS, description="terms and their translations; only in JSON requests"),
+    ] = {}
     api_key: KeyField = ""
 
 
 class DetectRequest(Struct):
-    """Texts whose language is detected."""
+    """A request to detect the language of texts."""
 
     q: Texts
     api_key: KeyField = ""
 
 
 class TranslateFileRequest(Struct):
-    """A file to translate."""
+    """A request to translate a file."""
 
     file: Annotated[Any, Meta(extra_json_schema={"type": "string", "format": "binary"})]
     source: Source
@@ -74,7 +77,7 @@ class TranslateFileRequest(Struct):
 
 
 class SuggestRequest(Struct):
-    """A better translation."""
+    """A suggestion of a better translation; this server accepts none."""
 
     q: str
     s: str
@@ -84,16 +87,16 @@ class SuggestRequest(Struct):
 
 
 class Detected(Struct):
-    """A language of a text."""
+    """A detected language, with a confidence from 0 to 100."""
 
     confidence: Annotated[float, Meta(ge=0, le=100)]
     language: str
 
 
 class TranslateAnswer(Struct):
-    """Translations; lists if a list was asked for."""
+    """The translations of a request; its fields are lists if `q` is a list."""
 
-    translatedText: str | list[str]  # noqa: N815 - these are names of LibreTranslate's
+    translatedText: str | list[str]  # noqa: N815 - names of the LibreTranslate API
     detectedLanguage: Detected | list[Detected] | UnsetType = UNSET  # noqa: N815
     alternatives: list[str | list[str]] | UnsetType = UNSET
     scores: Any | UnsetType = UNSET
@@ -104,13 +107,13 @@ class TranslateAnswer(Struct):
 
 
 class TranslateFileAnswer(Struct):
-    """The address at which the translated file can be downloaded for some minutes."""
+    """The URL from which the translated file can be downloaded for some minutes."""
 
     translatedFileUrl: str  # noqa: N815
 
 
 class Language(Struct):
-    """A language, and those that it is translated into."""
+    """A source language, with its name and target languages."""
 
     code: str
     name: str
@@ -118,13 +121,13 @@ class Language(Struct):
 
 
 class HealthAnswer(Struct):
-    """The state of the server."""
+    """The answer of a server that is ready."""
 
     status: str = "ok"
 
 
 class LibreTranslate:
-    """Answers requests in LibreTranslate's interface."""
+    """Handles requests to the LibreTranslate API."""
 
     def __init__(
         self,
@@ -136,7 +139,7 @@ class LibreTranslate:
         files: Path | None = None,
         pages: ExplorerPages | None = None,
     ) -> None:
-        """Keeps translated files in the folder `files`, which servers may share; `pages` are those of the explorer."""
+        """Stores translated files in the folder `files`, which servers may share; `pages` are those of the explorer."""
         self.translating, self.limits, self.admission = translating, limits, admission
         self.weblate_probe, self.pages = weblate_probe, pages
         self.shelf = FileShelf(limits.uploads, limits.kept, files)
@@ -222,7 +225,7 @@ class LibreTranslate:
     async def download_file(self, request: Request) -> Response:
         file = self.shelf.get(request.path_params["name"])
         if file is None:
-            raise RefusedError(404, "Invalid request: the file does not exist, or was deleted")
+            raise RefusedError(404, "Invalid request: the file does not exist or has been deleted")
         name, content = file
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}", "Cache-Control": "no-store"}
         return Response(content, media_type="application/octet-stream", headers=headers)
@@ -242,7 +245,7 @@ class LibreTranslate:
                 "suggestions": False,
                 "filesTranslation": True,
                 "supportedFilesFormat": list(FORMATS),
-                "uploadLimit": self.limits.upload,  # this and `look` are not LibreTranslate's: our page uses them
+                "uploadLimit": self.limits.upload,  # this and `look` are not in LibreTranslate: our page uses them
                 "look": self.pages.paths() if self.pages else {},
                 "language": {
                     "source": {"code": "auto", "name": "Auto Detect"},
@@ -257,7 +260,7 @@ class LibreTranslate:
     # Requests
 
     async def read(self, request: Request, kind: type[RequestType]) -> RequestType:
-        """Reads a request of this kind; refuses a client without a needed key, or above its rate."""
+        """Reads a request of this type; raises an error if the client has no valid key or exceeds its rate."""
         values = await read_values(request, self.limits)
         key = values.get("api_key") or bearer(request)
         request.state.client = self.admission.admit(request.state.client, key)
@@ -267,7 +270,7 @@ class LibreTranslate:
         return TranslationCall(request.state.client, time.monotonic() + self.limits.answering, options)
 
     def texts_of(self, asked: TranslateRequest | DetectRequest) -> list[str]:
-        """Returns the texts of a request, if they are not too many or too long."""
+        """Returns the texts of a request; raises an error if they are too many or too long."""
         texts = asked.q if isinstance(asked.q, list) else [asked.q]
         for amount, limit in ((len(texts), self.limits.batch), (sum(map(len, texts)), self.limits.characters)):
             if 0 <= limit < amount:
@@ -275,7 +278,7 @@ class LibreTranslate:
         return texts
 
     def steps(self, source: str, target: str) -> list[Direction]:
-        """Returns the steps of a translation; none if the source and target languages are the same."""
+        """Returns the directions of a translation, two if it has a pivot language, none if both languages are equal."""
         start, end = (language_codes.find(code, self.translating.languages) for code in (source, target))
         if start is None or end is None:
             raise RefusedError(400, f"{(source if start is None else target)[:100]} is not supported")
@@ -286,14 +289,14 @@ class LibreTranslate:
         return steps
 
     def is_weblate_probe(self, asked: TranslateRequest) -> bool:
-        """Returns whether this is Weblate's test of the server, for a direction that is not served."""
+        """Reports whether this is the test request of Weblate and the server has no English-German model."""
         if not self.weblate_probe or (asked.source, asked.target) != ("en", "de"):
             return False
         ends = [language_codes.find(code, self.translating.languages) or "" for code in ("en", "de")]
         return asked.q in (WEBLATE_PROBE, [WEBLATE_PROBE]) and not self.translating.steps(*ends)
 
     async def detect_source(self, texts: Sequence[str], target: str, *, html: bool = False) -> Detected:
-        """Returns the likeliest language of these texts among those that are translated into `target`."""
+        """Returns the most probable language of the texts, among the languages that can be translated into `target`."""
         known, text = self.translating, "\n".join(texts)
         end = language_codes.find(target, known.languages)
         sources = [code for code in known.languages if end is not None and (code == end or known.steps(code, end))]
@@ -302,7 +305,7 @@ class LibreTranslate:
 
 
 async def detect_languages(text: str, among: Sequence[str]) -> list[Detected]:
-    """Returns the languages that are possible, likeliest first; English, or the first, if none is."""
+    """Returns the possible languages of a text, most probable first; English or the first known if none is possible."""
     found = [each for each in await asyncio.to_thread(detect, text, among) if each[1] > 0]
     if not found:
         default = among[0] if among else "en"
@@ -311,7 +314,7 @@ async def detect_languages(text: str, among: Sequence[str]) -> list[Detected]:
 
 
 def answer_of(answers: Sequence[Answer], detected: Detected | None, asked: TranslateRequest) -> TranslateAnswer:
-    """Returns the answer to a request, with lists if the request has a list."""
+    """Returns the answer to a request, with lists if the request contains a list of texts."""
     several = isinstance(asked.q, list)
     translations = [each.translation for each in answers]
 
@@ -331,7 +334,7 @@ def answer_of(answers: Sequence[Answer], detected: Detected | None, asked: Trans
 
 
 def alignment(answer: Answer) -> dict[str, Any] | None:
-    """Returns how much each token of a translation attended to each token of the source."""
+    """Returns the tokens, and the attention of each translated token to each source token."""
     translation = answer.translation
     if translation is None or not translation.alignment:
         return None

@@ -1,4 +1,4 @@
-"""Metrics of the server, in the text format of Prometheus."""
+"""Server metrics in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 from regard.serving.scheduler import Counts, Scheduler
 
 BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
-"""Upper bounds of the histogram of request times, in seconds."""
-GAUGES = {"waiting": "texts that wait", "running": "texts and sentences in batches"}
+"""Upper bounds of the buckets of the response time histogram, in seconds."""
+GAUGES = {"waiting": "waiting texts", "running": "texts and sentences in running batches"}
 
 
 class Metrics:
-    """Counts requests as they end."""
+    """Counts finished requests, their response times and characters."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        """Counts each of `paths`; all others count as one, since clients can make up any number of them."""
+        """Counts each of `paths` separately, and all other paths as one, since clients can send any number of them."""
         self.paths = set(paths)
         self.requests: Counter[tuple[str, str, int]] = Counter()
         self.buckets: dict[str, list[int]] = {}
@@ -28,7 +28,7 @@ class Metrics:
         self.characters = 0
 
     def note(self, record: Mapping[str, Any]) -> None:
-        """Counts a request by its record in the log."""
+        """Counts a finished request, described by its log record."""
         path = record["path"] if record["path"] in self.paths else "other"
         self.requests[path, record["method"] if record["method"] in ("GET", "POST") else "other", record["status"]] += 1
         buckets = self.buckets.setdefault(path, [0] * (len(BOUNDS) + 1))
@@ -37,7 +37,7 @@ class Metrics:
         self.characters += record.get("characters", 0)
 
     def text(self, queues: Mapping[str, Scheduler]) -> str:
-        """Returns all metrics; the queues have the names of their models."""
+        """Returns all metrics as text; `queues` are the queues of the models by name."""
         return "\n".join([*self._requests(), *_queues(queues)]) + "\n"
 
     def _requests(self) -> Iterator[str]:
@@ -55,7 +55,7 @@ class Metrics:
 
 
 def _queues(queues: Mapping[str, Scheduler]) -> Iterator[str]:
-    """Yields for each model the texts that wait and run, and the counts of its queue."""
+    """Yields the metrics of each queue: waiting and running texts, and totals."""
     for name, help_text in GAUGES.items():
         yield f"# HELP regard_{name} {help_text}"
         yield f"# TYPE regard_{name} gauge"

@@ -1,4 +1,4 @@
-"""OpenAI's interface for models that write and models that embed: completions, embeddings, and the list of models."""
+"""The OpenAI API for models that write: completions, and the list of models."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ MOST_CHOICES = 16
 
 
 class StreamOptions(Struct, frozen=True):
-    """Options of a stream."""
+    """Options of a streamed answer."""
 
     include_usage: bool = False
 
 
 class SamplingRequest(Struct):
-    """Options of sampling that completions and chats share."""
+    """Sampling options that completions and chat completions share."""
 
     temperature: Annotated[float, Meta(ge=0, le=2)] = 1.0
     top_p: Annotated[float, Meta(ge=0, le=1)] = 1.0
-    n: Annotated[int, Meta(ge=1, le=MOST_CHOICES, description="answers to each prompt")] = 1
+    n: Annotated[int, Meta(ge=1, le=MOST_CHOICES, description="number of answers to each prompt")] = 1
     stop: str | Annotated[list[str], Meta(max_length=4)] = []
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     stream: bool = False
@@ -47,7 +47,7 @@ class SamplingRequest(Struct):
 
 
 class CompletionRequest(SamplingRequest, kw_only=True):
-    """Texts to continue."""
+    """A request to continue one or several prompts."""
 
     model: ModelName
     prompt: TextInputs = ""
@@ -58,7 +58,7 @@ class CompletionRequest(SamplingRequest, kw_only=True):
 
 
 class OpenAI:
-    """Answers requests in OpenAI's interface."""
+    """Handles requests for completions and for the list of models."""
 
     def __init__(self, models: Models, limits: ServingLimits, admission: Admission) -> None:
         self.served, self.limits, self.admission = models, limits, admission
@@ -87,7 +87,7 @@ class OpenAI:
         asked = await read_object(request, CompletionRequest, UNSUPPORTED)
         generation = Generation(asked, self.writer(asked.model), client)
         if len(generation.rows) * generation.best_of > self.limits.batch >= 0:
-            raise RefusedError(400, f"prompt: at most {self.limits.batch} completions of all prompts together")
+            raise RefusedError(400, f"prompt: at most {self.limits.batch} completions for all prompts together")
         head = head_of("cmpl", "text_completion", asked.model)
         if asked.stream:
             return generation.stream_response(self.chunks(generation), head)
@@ -95,7 +95,7 @@ class OpenAI:
         return JSONResponse({**head, "choices": choices, "usage": generation.usage()})
 
     async def chunks(self, generation: Generation) -> AsyncIterator[JsonObject]:
-        """Yields the choices one after the other, each piece by piece."""
+        """Yields the pieces of each choice, one choice after the other."""
         for index in range(len(generation.rows) * generation.asked.n):
             if generation.asked.echo:
                 yield {"index": index, "text": generation.prompt(index), "logprobs": None, "finish_reason": None}
@@ -105,7 +105,7 @@ class OpenAI:
 
     @property
     def names(self) -> list[str]:
-        """The names of all models; one that translates has a name for each direction."""
+        """The names of all models; a translator is listed once for each direction, such as en-de."""
         served = self.served
         return list(dict.fromkeys([*served.writers, *served.encoders, *map(str, served.directions)]))
 
@@ -123,13 +123,13 @@ class Generation:
     """Continues the prompts of one request."""
 
     def __init__(self, asked: CompletionRequest, queue: WriterQueue, client: JsonObject, field: str = "prompt") -> None:
-        """Checks the request; `field` is the part of it that contains the prompts."""
+        """Validates the request; `field` is the name of the field with the prompts, for error messages."""
         self.asked, self.queue, self.writer, self.client = asked, queue, queue.writer, client
         prompts = inputs(asked.prompt, field)
         self.rows = [self.writer.prompt(each) if isinstance(each, str) else each for each in prompts]
         self.best_of = max(asked.n, asked.best_of)
         self.stop = [asked.stop] if isinstance(asked.stop, str) else asked.stop
-        self.written = 0  # tokens
+        self.written = 0  # number of tokens written so far
         self.options = {
             "temperature": asked.temperature,
             "top_p": asked.top_p or 1e-6,
@@ -142,10 +142,10 @@ class Generation:
         longest, size = self.writer.settings.model.max_length, self.writer.vocabulary.size
         for row in self.rows:
             if not all(0 <= token < size for token in row):
-                raise RefusedError(400, f"{field}: tokens are numbers from 0 to {size - 1}")
+                raise RefusedError(400, f"{field}: token ids must be from 0 to {size - 1}")
             if len(row) + asked.max_tokens > longest:
-                context = f"this model has a context of {longest} tokens"
-                raise RefusedError(400, f"{field}: {context}; you ask for {len(row)} and {asked.max_tokens} more")
+                asked_for = f"{len(row)} tokens of input and {asked.max_tokens} of output"
+                raise RefusedError(400, f"{field}: {asked_for} exceed the context of this model, {longest} tokens")
 
     async def write(self) -> list[JsonObject]:
         """Returns the choices for all prompts."""
@@ -162,13 +162,13 @@ class Generation:
         ]
 
     def best(self, completions: list[Completion]) -> list[Completion]:
-        """Returns `n` completions; if there are more, the most probable ones."""
+        """Returns `n` completions, the most probable ones if there are more."""
         if self.best_of > self.asked.n:
             completions = sorted(completions, key=lambda each: -sum(each.log_probabilities) / max(1, len(each.ids)))
         return [*completions, *[completions[-1]] * self.asked.n][: self.asked.n]
 
     async def details(self, chosen: Sequence[tuple[Sequence[int], Completion]]) -> list[JsonObject | None]:
-        """Returns the log-probabilities of each choice, if the request has `logprobs`."""
+        """Returns the log-probabilities of each choice, or None if the request does not have `logprobs`."""
         count, echo = self.asked.logprobs, self.asked.echo
         if count is None:
             return [None] * len(chosen)
@@ -179,7 +179,7 @@ class Generation:
         return [logprobs(self.writer, row, each, others, count, echo=echo) for (row, each), others in pairs]
 
     async def stream(self, index: int) -> AsyncGenerator[StreamedPiece, None]:
-        """Yields choice `index` piece by piece."""
+        """Yields the pieces of choice `index`."""
         row = self.rows[index // self.asked.n]
         settings = self.writer.decoding({**self.options, "seed": self.options["seed"] + index % self.asked.n})
         async with aclosing(self.queue.stream(row, self.stop, settings, **self.client)) as pieces:
@@ -188,12 +188,12 @@ class Generation:
                 yield piece
 
     def stream_response(self, choices: AsyncIterator[JsonObject], head: JsonObject) -> Response:
-        """Returns the parts of choices as events, unless the queue is full."""
+        """Streams the choices as server-sent events; raises BusyError if the queue is full."""
         self.queue.check_room(1)
         return event_stream(choices, head, self.usage if self.asked.stream_options.include_usage else None)
 
     def prompt(self, index: int) -> str:
-        """Returns the prompt of choice `index` if it is part of the answer."""
+        """Returns the prompt of choice `index` if the request has `echo`, otherwise an empty text."""
         return self.writer.vocabulary.decode(self.rows[index // self.asked.n]) if self.asked.echo else ""
 
     def usage(self) -> dict[str, int]:
@@ -205,12 +205,12 @@ def usage_of(read: int, written: int) -> dict[str, int]:
 
 
 def head_of(prefix: str, kind: str, model: str) -> JsonObject:
-    """Returns the fields that every answer and every chunk of a stream begins with."""
+    """Returns the first fields of every answer and of every chunk of a stream."""
     return {"id": f"{prefix}-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
 
 
 def event_stream(choices: AsyncIterator[JsonObject], head: JsonObject, usage: Any = None) -> Response:
-    """Returns parts of choices as server-sent events, which no cache keeps, and `usage()` at the end."""
+    """Streams the choices as server-sent events, followed by `usage()` if it is set; caches must not store them."""
 
     def event(body: Mapping[str, Any]) -> str:
         return f"data: {json.dumps(body, ensure_ascii=False)}\n\n"

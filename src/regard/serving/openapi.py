@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the types that check requests."""
+"""The OpenAPI document of the server, generated from the types that validate requests."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 TEXT = {"type": "string"}
 REFUSALS = {
     "400": "a parameter is missing, unknown or too long",
-    "401": "the key is wrong",
-    "403": "the key is wrong, or this is switched off",
-    "404": "the address, file or model does not exist",
+    "401": "the API key is missing or invalid",
+    "403": "the API key is invalid, or the server does not allow this",
+    "404": "the path, file or model does not exist",
     "408": "the request took too long to arrive",
     "413": "the request has too many bytes",
-    "429": "too many requests: Retry-After says when to try again",
+    "429": "too many requests; Retry-After says when to try again",
     "504": "the answer was not ready in time",
 }
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -36,23 +36,23 @@ STYLE = (
 
 
 class Endpoint(NamedTuple):
-    """An address with the types of its request and its answer."""
+    """A path of the server, with the types of its request and answer."""
 
     path: str
     summary: str
     request: type[msgspec.Struct] | None = None
-    answer: Any = dict  # in OpenAI's interface: an object in its form
-    kinds: tuple[str, ...] = JSON + FORMS  # of requests in LibreTranslate's interface
+    answer: Any = dict  # for the OpenAI API: any JSON object
+    kinds: tuple[str, ...] = JSON + FORMS  # accepted content types
 
 
 ENDPOINTS = (
-    Endpoint("/translate", "Translates a text or several", libre.TranslateRequest, libre.TranslateAnswer),
-    Endpoint("/detect", "Detects the likeliest languages of a text", libre.DetectRequest, list[libre.Detected]),
-    Endpoint("/languages", "Lists languages and those they are translated into", answer=list[libre.Language]),
+    Endpoint("/translate", "Translates one or several texts", libre.TranslateRequest, libre.TranslateAnswer),
+    Endpoint("/detect", "Detects the most probable languages of a text", libre.DetectRequest, list[libre.Detected]),
+    Endpoint("/languages", "Lists the source languages and their target languages", answer=list[libre.Language]),
     Endpoint("/translate_file", "Translates a file", libre.TranslateFileRequest, libre.TranslateFileAnswer, FORMS[1:]),
     Endpoint("/download_file/{name}", "Returns a translated file, for some minutes", answer=bytes),
-    Endpoint("/suggest", "Refuses suggestions: 403", libre.SuggestRequest),
-    Endpoint("/frontend/settings", "Returns the settings that a page needs"),
+    Endpoint("/suggest", "Rejects suggestions of translations with status 403", libre.SuggestRequest),
+    Endpoint("/frontend/settings", "Returns the settings for a translation page"),
     Endpoint("/health", "Reports that the server is ready", answer=libre.HealthAnswer),
     Endpoint("/v1/models", "Lists the models"),
     Endpoint("/v1/completions", "Continues a text", openai.CompletionRequest, kinds=JSON),
@@ -67,7 +67,7 @@ ENDPOINTS = (
 
 @cache
 def document() -> dict[str, Any]:
-    """Returns the OpenAPI document."""
+    """Returns the OpenAPI document as a JSON object."""
     types = [kind for each in ENDPOINTS for kind in (each.request, each.answer) if kind not in (None, dict, bytes)]
     types.append(ErrorAnswer)
     references, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
@@ -77,8 +77,8 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Regard",
             "version": regard.__version__,
-            "description": "Translation in LibreTranslate's interface; writing and embedding in OpenAI's; "
-            "filling gaps and labelling in Hugging Face's.",
+            "description": "Translates texts with the API of LibreTranslate, writes and embeds texts with the API of "
+            "OpenAI, and fills gaps and labels texts with the API of Hugging Face.",
         },
         "paths": {each.path: _operation(each, schemas) for each in ENDPOINTS},
         "components": {"schemas": components},
@@ -86,7 +86,7 @@ def document() -> dict[str, Any]:
 
 
 def _operation(each: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
-    """Returns the OpenAPI description of an address."""
+    """Returns the OpenAPI description of one endpoint."""
     in_openai = each.path.startswith("/v1/")
     refusal = {"type": "object"} if in_openai else schemas[str(ErrorAnswer)]
     responses = {code: _response(text, {JSON[0]: refusal}) for code, text in REFUSALS.items()}
@@ -111,7 +111,7 @@ def _response(text: str, kinds: dict[str, Any]) -> dict[str, Any]:
 
 
 def routes() -> list[BaseRoute]:
-    """Returns routes to the document and to its page."""
+    """Returns the routes of the OpenAPI document and of its HTML page."""
 
     async def spec(_request: Request) -> Response:
         return JSONResponse(document())
@@ -123,7 +123,7 @@ def routes() -> list[BaseRoute]:
 
 
 def page() -> str:
-    """Returns the document for people, as HTML."""
+    """Returns the OpenAPI document as an HTML page."""
     about = document()
     parts = [f"<h1>{escape(about['info']['title'])}</h1><p>{escape(about['info']['description'])}</p>"]
     for each in ENDPOINTS:
@@ -140,7 +140,7 @@ def page() -> str:
 
 
 def _row(name: str, field: dict[str, Any], required: bool) -> str:
-    """Returns a field of a request as a row of a table."""
+    """Returns a request field as a row of an HTML table."""
     kinds = [each for each in field.get("anyOf", [field]) if each.get("type") != "null"]
     kind = " or ".join(str(each.get("type", "choice" if "enum" in each else "object")) for each in kinds)
     default = f"default {field['default']}" if field.get("default") is not None else ""

@@ -1,4 +1,4 @@
-"""Reads requests in JSON, a form or the query string, and converts them to the types of their interface."""
+"""Reads requests from JSON, forms or query strings, and converts them to the request types of each API."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from regard.serving.refusals import RefusedError
 from regard.tokens.clean_text import SURROGATE
 
 RequestType = TypeVar("RequestType", bound=msgspec.Struct)
-ModelName = Annotated[str, Meta(min_length=1, description="the name of a model's folder")]
+ModelName = Annotated[str, Meta(min_length=1, description="the name of a model folder")]
 TextInputs = Annotated[
     str | Annotated[list[str | int | Annotated[list[int], Meta(min_length=1)]], Meta(min_length=1)],
-    Meta(description="a text, a list of texts, tokens, or a list of tokens of several texts"),
+    Meta(description="a text, a list of texts, a list of token ids, or a list of lists of token ids"),
 ]
 VALIDATION_ERROR = re.compile(r"(.*?)(?: - at (?:key in )?`\$\.?((\w*)[^`]*)`)?", re.DOTALL)
 MISSING_FIELD = re.compile(r"Object missing required field `(\w+)`")
@@ -33,22 +33,25 @@ MISSING_FIELD = re.compile(r"Object missing required field `(\w+)`")
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that a client sent."""
+    """A file sent by a client."""
 
-    name: str  # without its folders
+    name: str  # file name without folders
     content: bytes
 
 
-# LibreTranslate's interface
+# The LibreTranslate API
 
 
 async def read_values(request: Request, limits: ServingLimits) -> dict[str, Any]:
-    """Returns JSON, a form, or the query string; of several values with one name the first, but all texts."""
+    """Returns the fields of a JSON body, a form or the query string.
+
+    If a field occurs several times, the first value is used; several texts `q` become a list.
+    """
     query: dict[str, Any] = dict(reversed(request.query_params.multi_items()))
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         body = parse_object(await request.body())
-        if body is None and not query.get("q"):  # one client sends a list, and means its query string
+        if body is None and not query.get("q"):  # one client sends a list, but has its fields in the query
             raise RefusedError(400, "Invalid JSON format")
         return {**query, **(body or {})}
     texts: list[str] = []
@@ -72,12 +75,12 @@ async def _read_upload(file: UploadFile, limits: ServingLimits) -> Upload:
 
 
 def _with_line_feeds(text: str) -> str:
-    """Returns a text of a form with its own line ends, which browsers change."""
+    """Restores the line feeds of a text, which browsers convert to CRLF in forms."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def convert_values(values: dict[str, Any], kind: type[RequestType]) -> RequestType:
-    """Returns values as a request of this kind; errors have LibreTranslate's words."""
+    """Converts values to a request of this type; error messages are worded like those of LibreTranslate."""
     given = {name: value for name, value in values.items() if value not in (None, "", [])}
     try:
         return msgspec.convert(given, kind, strict=False)
@@ -96,11 +99,11 @@ def convert_values(values: dict[str, Any], kind: type[RequestType]) -> RequestTy
     raise RefusedError(400, message)
 
 
-# The interfaces of OpenAI and Hugging Face
+# The APIs of OpenAI and Hugging Face
 
 
 async def read_object(request: Request, kind: type[RequestType], unsupported: Sequence[str] = ()) -> RequestType:
-    """Returns the JSON body as a request of this kind; unsupported options are refused rather than ignored."""
+    """Converts a JSON body to a request of this type; raises an error if it contains an unsupported option."""
     body = parse_object(await request.body())
     if body is None:
         raise RefusedError(400, "the body must be a JSON object")
@@ -111,20 +114,20 @@ async def read_object(request: Request, kind: type[RequestType], unsupported: Se
         raise RefusedError(400, ": ".join(_explain(error))) from None
     for name in unsupported:
         if given.get(name):
-            raise RefusedError(400, f"{name}: is not supported by this server")
+            raise RefusedError(400, f"{name}: not supported by this server")
     return asked
 
 
 def inputs(given: str | list[Any], field: str) -> list[Any]:
-    """Returns one or several texts or rows of tokens as a list."""
+    """Returns the inputs as a list of texts or lists of token ids."""
     if isinstance(given, str) or all(isinstance(each, int) for each in given):
         return [given]
     if any(isinstance(each, int) for each in given):
-        raise RefusedError(400, f"{field}: must be a text, a list of texts, or tokens")
+        raise RefusedError(400, f"{field}: must be a text, a list of texts, or token ids")
     return given
 
 
-# All interfaces
+# All APIs
 
 
 def respond(answer: Any) -> Response:
@@ -146,7 +149,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Returns a JSON value without halves of characters, which no tokenizer reads."""
+    """Replaces lone surrogates, which tokenizers cannot encode, in all texts of a JSON value."""
     if isinstance(value, str):
         return SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, list):
@@ -157,7 +160,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def _explain(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Returns the name of the field that is wrong, and what is wrong with it."""
+    """Returns the name of the invalid field, and the reason."""
     parts = VALIDATION_ERROR.fullmatch(str(error))
     assert parts is not None  # it matches any text
     reason, path, name = parts[1], parts[2] or "", parts[3] or ""

@@ -1,4 +1,4 @@
-"""One model for all clients: their items share its batches, and each request ends as soon as its own are done."""
+"""Shares one model among all clients: their items run in common batches, in which the clients take turns."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from regard.serving.batchers import Batcher, Item, Kind
 from regard.serving.refusals import BusyError, LateError
 
 MAX_WAITING = 10_000
-"""Texts that may wait: minutes of work for a small machine."""
+"""Maximum number of waiting texts, which is minutes of work for a small machine."""
 SLICE = 64
-"""Texts of a request that are tokenized at once: other requests have their turn in between."""
+"""Number of texts of a request that are tokenized at a time, before other requests have their turn."""
 MAX_BATCHERS = 4
-"""Batchers that run side by side, of those that items join and of the others."""
+"""Maximum number of batchers of each type, continuous or small, that are open at once."""
 IDLE = 60.0
 """Seconds after which an unused batcher is closed, which frees its memory."""
 RECENT = 200
-"""Finished items from which the speed is estimated."""
+"""Number of finished items from which the speed is estimated."""
 
 T = TypeVar("T")
 
 
 @dataclass
 class Counts:
-    """Counts of a scheduler since it started."""
+    """Counters of a scheduler since it started."""
 
     requests: int = 0
     texts: int = 0
     sentences: int = 0
     tokens_read: int = 0
     tokens_written: int = 0
-    busy: int = 0  # requests that were refused because the queue was full,
-    late: int = 0  # that missed their deadline,
-    cancelled: int = 0  # whose client left,
-    failed: int = 0  # or that failed
+    busy: int = 0  # requests rejected because the queue was full
+    late: int = 0  # requests that missed their deadline
+    cancelled: int = 0  # requests whose client disconnected
+    failed: int = 0  # requests that raised any other error
 
 
 def until(deadline: float | None) -> asyncio.Timeout:
-    """Raises TimeoutError at this time of `time.monotonic`."""
+    """Returns a context manager that raises TimeoutError when `time.monotonic` reaches `deadline`."""
     return asyncio.timeout(None if deadline is None else deadline - time.monotonic())
 
 
 class Scheduler:
-    """Shares one model among the requests of all clients, in one event loop."""
+    """Shares one model among the requests of all clients; runs in one event loop."""
 
     def __init__(self, *, max_waiting: int = MAX_WAITING, parallel: int = 1) -> None:
         """Runs at most `parallel` small batches at once."""
@@ -63,28 +63,28 @@ class Scheduler:
         self._batchers: dict[Kind, Batcher] = {}
         self._requests: set[QueuedRequest] = set()
         self._threads = ThreadPoolExecutor(2, "regard-prepare")
-        self._recent: deque[float] = deque(maxlen=RECENT)  # when items were finished
+        self._recent: deque[float] = deque(maxlen=RECENT)  # times at which items were finished
         self._closing = self._closed = False
         self._all_answered = asyncio.Event()
 
     @property
     def waiting(self) -> int:
-        """Texts and items that have not been started."""
+        """The number of texts and items that have not been started."""
         return len(self.queue) + sum(request.unread for request in self._requests)
 
     @property
     def running(self) -> int:
-        """Items in batches."""
+        """The number of items in running batches."""
         return sum(batcher.running for batcher in self._batchers.values())
 
     @property
     def open_requests(self) -> int:
-        """Requests that were accepted and are not answered yet."""
+        """The number of accepted requests that have not been answered yet."""
         return len(self._requests)
 
     @contextlib.asynccontextmanager
     async def admit(self, texts: int, client: str, deadline: float | None = None) -> AsyncIterator[QueuedRequest]:
-        """Accepts and yields a request; whatever is unfinished at the end is cancelled.
+        """Accepts and yields a request; cancels its unfinished items at the end.
 
         Raises BusyError if the queue is full, and LateError at the deadline.
         """
@@ -97,7 +97,7 @@ class Scheduler:
                 yield request
         except TimeoutError:
             self.counts.late += 1
-            raise LateError("the answer was not ready in time: send less at once, or try again later") from None
+            raise LateError("the answer was not ready in time: send shorter requests, or try again later") from None
         except (asyncio.CancelledError, GeneratorExit):
             self.counts.cancelled += 1
             raise
@@ -109,7 +109,7 @@ class Scheduler:
         self.counts.texts += texts
 
     def check_room(self, texts: int, *, count: bool = False) -> None:
-        """Raises BusyError if these texts are too many; an empty queue accepts any number."""
+        """Raises BusyError if the queue has no room for this number of texts; an empty queue accepts any number."""
         if self._closing:
             error = BusyError("the server is stopping: try again in a moment", 5.0)
         elif self.waiting and self.waiting + texts > self.max_waiting:
@@ -120,15 +120,15 @@ class Scheduler:
         raise error
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Returns the result of some work on texts, such as tokenization."""
+        """Runs a function on texts, such as tokenization, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     def tokens_written(self, _result: Any) -> int:
-        """Returns the number of tokens in a result, for the counts."""
+        """Returns the number of output tokens of a result, for the metrics."""
         return 0
 
     async def close(self, grace: float = 30.0) -> None:
-        """Accepts nothing more, and waits up to `grace` seconds for what was accepted."""
+        """Stops accepting requests, and waits up to `grace` seconds until the accepted ones are answered."""
         self._closing = True
         if self._requests:
             with contextlib.suppress(TimeoutError):
@@ -142,7 +142,7 @@ class Scheduler:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _retry_after(self) -> float:
-        """Returns the seconds until half of what waits should be done, at the recent speed."""
+        """Returns the seconds in which half of the waiting texts will be done at the recent speed."""
         seconds = time.monotonic() - self._recent[0] if self._recent else 1.0
         return float(min(60, max(1, math.ceil(self.waiting / 2 * seconds / max(1, len(self._recent))))))
 
@@ -162,7 +162,7 @@ class Scheduler:
     # Items
 
     def start_items(self) -> None:
-        """Starts items as long as a batcher has room for any."""
+        """Starts waiting items as long as a batcher has room."""
         joining: defaultdict[Batcher, list[Item]] = defaultdict(list)
         while not self._closed and (item := self.queue.take(self._has_room)) is not None:
             try:
@@ -181,14 +181,14 @@ class Scheduler:
                 self._finish_items([(item, error) for item in items])
 
     def _has_room(self, item: Item) -> bool:
-        """Returns whether the item's batcher has room, or can be opened."""
+        """Reports whether a batcher for the item has room or can be opened."""
         if batcher := self._batchers.get(item.kind):
             return batcher.running < batcher.room
         alike = self._alike(item.kind)
         return len(alike) < MAX_BATCHERS or not all(batcher.running for batcher in alike.values())
 
     def _batcher(self, kind: Kind) -> Batcher:
-        """Returns the batcher of this kind; a new one may take the place of one that is unused."""
+        """Returns the batcher of this kind, or opens one; an unused batcher of another kind may be closed for it."""
         if kind in self._batchers:
             return self._batchers[kind]
         loop, alike = asyncio.get_running_loop(), self._alike(kind)
@@ -196,7 +196,7 @@ class Scheduler:
             self._close_batcher(*next((other, each) for other, each in alike.items() if not each.running))
 
         def report(results: list[tuple[Item, Any]]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+            with contextlib.suppress(RuntimeError):  # the event loop has ended
                 loop.call_soon_threadsafe(self._finish_items, results)
 
         self._batchers[kind] = batcher = kind.open(report)
@@ -207,11 +207,11 @@ class Scheduler:
         return {other: each for other, each in self._batchers.items() if other.continuous == kind.continuous}
 
     def _finish_items(self, results: list[tuple[Item, Any]]) -> None:
-        """Hands results to their requests, and starts other items in the places that are free now."""
+        """Passes results on to their requests, and starts waiting items in the places that have become free."""
         for item, result in results:
             batcher = item.batcher
             if batcher is None:
-                continue  # its request has left
+                continue  # the request has been cancelled
             self._free_place(item)
             if isinstance(result, BaseException):
                 item.request.fail(result)
@@ -245,19 +245,19 @@ class Scheduler:
 
 
 class QueuedRequest:
-    """The items of one request, and their results."""
+    """The items of one request and their results."""
 
     def __init__(self, scheduler: Scheduler, client: str, texts: int) -> None:
         self.scheduler, self.client, self.unread = scheduler, client, texts
         self.running: set[Item] = set()
-        self.left = False  # nobody waits for the results any more
+        self.left = False  # whether the request has ended or was cancelled
         self._items = 0
         self._results: dict[int, Any] = {}
         self._error: BaseException | None = None
         self._change = asyncio.Event()
 
     def add(self, items: Sequence[Item], texts: int) -> None:
-        """Lets items wait for their turn; they are all items of this many texts."""
+        """Adds the items of the next texts to the queue; `texts` is the number of these texts."""
         for place, item in enumerate(items, self._items):
             item.request, item.place = self, place
         self._items += len(items)
@@ -286,7 +286,7 @@ class QueuedRequest:
 
 
 class FairQueue(Generic[T]):
-    """A queue in which clients take turns, and so do the requests of each client: a long file keeps nobody waiting."""
+    """A queue in which clients take turns, and so do the requests of each client, so that long files block nobody."""
 
     def __init__(self) -> None:
         self._clients: OrderedDict[str, OrderedDict[Hashable, deque[T]]] = OrderedDict()
@@ -296,7 +296,7 @@ class FairQueue(Generic[T]):
         return self._count
 
     def add(self, client: str, request: Hashable, items: Iterable[T]) -> None:
-        """Appends items to those of the request that already wait."""
+        """Appends items to the queue of a request."""
         queue = deque(items)
         if queue:
             self._count += len(queue)
@@ -310,7 +310,7 @@ class FairQueue(Generic[T]):
             self._clients.pop(client, None)
 
     def take(self, fits: Callable[[T], bool]) -> T | None:
-        """Removes and returns the next item that fits, or None. A request whose item does not fit keeps its turn."""
+        """Removes and returns the next item for which `fits` is true, or None; skipped requests keep their turn."""
         for client, requests in self._clients.items():
             for request, queue in requests.items():
                 if fits(queue[0]):

@@ -1,4 +1,4 @@
-"""The served models by task and direction; each is opened once, and again when its folder changes."""
+"""The models of a server by task and direction; a model is reloaded when its folder changes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from regard.decoding.writer import WriterOutput
 
 POLL = 2.0
-"""Seconds between two checks of the folders."""
+"""Seconds between two checks whether model folders have changed."""
 QUIET = 30.0
-"""Seconds without a request after which a replaced model is closed: a long document sends several requests."""
+"""Seconds without a request after which a replaced model is closed; a long document sends several requests."""
 
 LARGEST_CANARY = 1_000_000
-"""Bytes of the examples of a model."""
+"""Maximum size of the file of example outputs in bytes."""
 
 SENTENCES = ("A dog runs.", "Two cats sleep.", "1 2 3")
-"""Inputs for models without examples."""
+"""Test inputs for models without example outputs."""
 
 log = logging.getLogger("regard.serving")
 Stamp = tuple[tuple[int, int], ...]
@@ -48,7 +48,7 @@ TaskQueue = TranslatorQueue | WriterQueue | EncoderQueue
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model as it was when it was opened."""
+    """A loaded model, with its settings and the state of its files when it was loaded."""
 
     name: str
     folder: Path
@@ -62,7 +62,7 @@ class ServedModel:
 
     @property
     def label(self) -> str:
-        """The name of the model in the metrics."""
+        """The label of the model in the metrics."""
         return ",".join(map(str, self.directions)) or self.name
 
 
@@ -70,13 +70,13 @@ class Models:
     """All models of a server."""
 
     def __init__(self, folders: Sequence[Path | str], *, max_waiting: int = MAX_WAITING, **options: Any) -> None:
-        """Opens the models; the options are those of `regard.load`: device, engine, precision, threads, shortlist."""
+        """Loads the models; `options` are those of `regard.load`: device, engine, precision, threads, shortlist."""
         self.options, self.max_waiting = options, max_waiting
         self._served: dict[str, ServedModel] = {}
-        self._retired: list[tuple[ServedModel, float]] = []  # and when they were replaced
-        self._seen: dict[str, Stamp] = {}  # at the last check
-        self._refused: dict[str, Stamp] = {}  # folders that could not be opened
-        refuse_ambiguous([Path(folder) for folder in folders])
+        self._retired: list[tuple[ServedModel, float]] = []  # replaced models, with the time of replacement
+        self._seen: dict[str, Stamp] = {}  # state of each folder at the last check
+        self._unusable: dict[str, Stamp] = {}  # state of the folders that could not be loaded
+        require_distinct([Path(folder) for folder in folders])
         for folder in map(Path, folders):
             name = folder.resolve().name
             self._served[name] = self._open(name, folder)
@@ -85,61 +85,61 @@ class Models:
     def load(cls, folders: Sequence[Path | str], **options: Any) -> Models:
         """Loads the models in these folders; raises an error if one of them cannot be served."""
         if not folders:
-            raise InputError("name the model folders to serve, as in regard serve runs/en-de")
+            raise InputError("pass the model folders to serve, as in regard serve runs/en-de")
         return cls(folders, **options)
 
     @property
     def served(self) -> list[ServedModel]:
-        """All models as they are now."""
+        """All currently loaded models."""
         return list(self._served.values())
 
     @property
     def directions(self) -> list[Direction]:
-        """All directions once, in the order of the models."""
+        """All directions without duplicates, in the order of the models."""
         return list(dict.fromkeys(direction for each in self.served for direction in each.directions))
 
     @property
     def names(self) -> list[str]:
-        """The directions and names of all models, for people to read."""
+        """The directions and names of all models, to be displayed."""
         return [*(f"{each.source} → {each.target}" for each in self.directions), *self.writers, *self.encoders]
 
     @property
     def queues(self) -> dict[str, Scheduler]:
-        """The queues of all models as they are now, by label."""
+        """The queues of all currently loaded models by label."""
         return {each.label: each.queue for each in self.served}
 
     @property
     def writers(self) -> dict[str, WriterQueue]:
-        """The queues of models that write as they are now, by name."""
+        """The queues of the currently loaded models that write, by name."""
         return {name: each.queue for name, each in self._served.items() if isinstance(each.queue, WriterQueue)}
 
     @property
     def encoders(self) -> dict[str, EncoderQueue]:
-        """The queues of models that read as they are now, by name."""
+        """The queues of the currently loaded encoder models, by name."""
         return {name: each.queue for name, each in self._served.items() if isinstance(each.queue, EncoderQueue)}
 
     def queue(self, direction: Direction) -> TranslatorQueue:
-        """Returns the queue for translations in this direction as it is now."""
+        """Returns the queue of the current model that translates in this direction."""
         for each in self.served:
             if isinstance(each.queue, TranslatorQueue) and direction in each.directions:
                 return each.queue
-        raise InputError(f"no model here translates from {direction.source} to {direction.target}")
+        raise InputError(f"this server has no model that translates from {direction.source} to {direction.target}")
 
     # Folders that change
 
     async def watch(self) -> None:
-        """Checks the folders for changes until it is cancelled."""
+        """Checks the model folders for changes until cancelled."""
         while True:
             await asyncio.sleep(POLL)
             await self.look()
 
     async def look(self) -> None:
-        """Opens models whose folders changed before the last check, and closes replaced ones that nobody uses."""
+        """Reloads models whose folders have changed, and closes replaced models that are no longer in use."""
         for name, served in list(self._served.items()):
             now = await asyncio.to_thread(stamp_of, served.folder)
-            unchanged_since_last_check = self._seen.get(name) == now  # nobody is writing to it
+            unchanged_since_last_check = self._seen.get(name) == now  # so it is not being written
             self._seen[name] = now
-            if unchanged_since_last_check and now not in (served.stamp, self._refused.get(name)):
+            if unchanged_since_last_check and now not in (served.stamp, self._unusable.get(name)):
                 await self._reopen(served, now)
         for served, since in list(self._retired):
             old = served.queue
@@ -148,28 +148,28 @@ class Models:
                 await old.close()
 
     async def close(self, grace: float = 30.0) -> None:
-        """Finishes accepted requests, and accepts no more."""
+        """Stops accepting requests, and waits until the accepted ones are answered."""
         models = [*self.served, *(served for served, _ in self._retired)]
         await asyncio.gather(*(served.queue.close(grace) for served in models))
 
     async def _reopen(self, old: ServedModel, now: Stamp) -> None:
-        """Replaces a model by the one in its folder now; the old one answers until then."""
+        """Loads the model that is now in a folder, tests it, and replaces the previous one."""
         try:
             new = await asyncio.to_thread(self._open, old.name, old.folder)
             await asyncio.to_thread(check_outputs, new.folder, new.queue, new.directions)
         except (RegardError, OSError, ValueError, RuntimeError) as error:
-            self._refused[old.name] = now
+            self._unusable[old.name] = now
             reason = " ".join(str(error).split())
-            log.warning("%s: has changed, but cannot be used: keeping the previous model (%s)", old.folder, reason)
+            log.warning("%s: the changed model cannot be used: keeping the previous model (%s)", old.folder, reason)
             return
         if new.stamp != await asyncio.to_thread(stamp_of, old.folder):
-            return  # it has changed meanwhile: the next check will see
+            return  # it has changed again: the next check will load it
         self._served[old.name] = new
         self._retired.append((old, time.monotonic()))
-        log.warning("%s: has changed: serving the new model", old.folder)
+        log.warning("%s: the model has changed: serving the new model", old.folder)
 
     def _open(self, name: str, folder: Path) -> ServedModel:
-        """Loads the model in a folder, and creates its queue."""
+        """Loads the model in a folder and creates its queue."""
         check_folder(folder)
         stamp, settings = stamp_of(folder), read_settings(folder)
         if (
@@ -177,7 +177,7 @@ class Models:
             and not settings.data.directions
             and settings.data.source == DataSettings.source
         ):
-            raise ModelError(f"{folder}: names no languages: set data.source and data.target in {SETTINGS}")
+            raise ModelError(f"{folder}: the languages are unknown: set data.source and data.target in {SETTINGS}")
         kind = {"translate": TranslatorQueue, "write": WriterQueue}.get(settings.task, EncoderQueue)
         options = {"device": self.options.get("device", "auto")} if kind is EncoderQueue else self.options
         model: Any = load(folder, **options)
@@ -185,9 +185,10 @@ class Models:
 
 
 def check_outputs(folder: Path, queue: TaskQueue, directions: Sequence[Direction]) -> None:
-    """Refuses a model without finite outputs, or with other outputs than at the end of its training.
+    """Raises an error if the outputs of a model are not finite, or differ from those at the end of its training.
 
-    The folder has examples of these, greedy ones of the first direction. Without them, a sentence must have an output.
+    The folder contains examples of the latter, decoded greedily in the first direction. Without examples, at least one
+    test sentence must have an output.
     """
     examples = read_examples(folder)
     sources = [source for source, _ in examples] or list(SENTENCES)
@@ -206,11 +207,11 @@ def check_outputs(folder: Path, queue: TaskQueue, directions: Sequence[Direction
     texts = [each.text for each in outputs]
     for (source, expected), text in zip(examples, texts, strict=False):
         if (text if isinstance(queue, TranslatorQueue) else text[: len(expected)]) != expected:
-            raise ModelError(f"its output for {source[:100]!r} is not that of {CANARY}")
+            raise ModelError(f"its output for {source[:100]!r} differs from the example in {CANARY}")
 
 
 def read_examples(folder: Path) -> list[tuple[str, str]]:
-    """Returns texts and outputs of the model, written at the end of its training; none of older folders."""
+    """Returns example inputs and outputs from the end of the training; older folders have none."""
     path = folder / CANARY
     if not path.exists():
         return []
@@ -222,7 +223,7 @@ def read_examples(folder: Path) -> list[tuple[str, str]]:
 
 
 def stamp_of(folder: Path) -> Stamp:
-    """Returns the modification times and sizes of a model's files; those of a missing file are -1."""
+    """Returns the modification times and sizes of the files of a model; -1 for missing files."""
     stamps = []
     for name in (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE, CANARY):
         try:
@@ -233,8 +234,8 @@ def stamp_of(folder: Path) -> Stamp:
     return tuple(stamps)
 
 
-def refuse_ambiguous(folders: Sequence[Path]) -> None:
-    """Refuses folders with the same name or direction: it would be unclear which of them answers."""
+def require_distinct(folders: Sequence[Path]) -> None:
+    """Raises an error if two folders have the same name or direction, since requests would be ambiguous."""
     names: set[str] = set()
     directions: dict[Direction, Path] = {}
     for folder in folders:
@@ -243,7 +244,7 @@ def refuse_ambiguous(folders: Sequence[Path]) -> None:
         for direction in directions_of(settings.data) if settings.task == "translate" else ():
             if direction in directions:
                 both = f"{directions[direction]} and {folder} both translate {direction.source} → {direction.target}"
-                raise InputError(f"{both}: serve one of them")
+                raise InputError(f"{both}: serve only one of them")
             directions[direction] = folder
         if name in names:
             raise InputError(f"{folder}: another model is also named {name}: rename one of the folders")

@@ -1,4 +1,4 @@
-"""The translation page: its files, and the permissions that a browser gives it."""
+"""The translation page: its routes and its content security policy."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
-"""The page loads its own files, sends requests to its own server, and cannot turn texts into markup."""
+"""Content security policy: the page loads only its own files, calls only its own server, and cannot parse HTML."""
 
 
 def routes() -> list[BaseRoute]:
-    """Returns routes to the page and its files, which are looked up in a table: no path comes from a client."""
+    """Returns the routes of the page and its files, which are looked up by name, never by a path from a client."""
     files = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.suffix in TYPES}
 
     async def file(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Translates texts, pages and documents with the served models, and keeps their protected pieces."""
+"""Translates texts, HTML pages and documents with the served models, and preserves placeholders and tags."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from regard.serving.served_models import Models
 
 SMALL = 2_000
-"""Characters that are tokenized faster than a thread wakes up."""
+"""Number of characters up to which texts are tokenized without a thread, which would take longer to wake up."""
 THREADS = 64
-"""Requests with protected pieces that are worked on at once; their threads wait most of the time."""
+"""Number of requests with protected pieces that run in parallel; their threads mostly wait for the model."""
 SHORT_PAGE = 4_000
-"""Characters of HTML that are read faster than a process starts."""
+"""Number of characters up to which HTML is parsed without a separate process, which would take longer to start."""
 LAST_STEP_OPTIONS = ("alternatives", "alignment", "glossary")
-"""Options without effect on the way to the pivot language."""
+"""Options that apply only to the last step of a translation, not to the translation into the pivot language."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class TranslationCall:
-    """The client of a translation, its deadline, and its options."""
+    """The client, deadline and options of a translation."""
 
     client: str = ""
     deadline: float | None = None
@@ -56,20 +56,20 @@ class Answer:
 
     text: str
     alternatives: tuple[str, ...] = ()
-    translation: Translation | None = None  # with scores; none of a text that the model did not translate
+    translation: Translation | None = None  # None if the model did not translate the text
     flags: tuple[str, ...] = ()  # notes for a reviewer
 
 
 class TranslationPlan(NamedTuple):
-    """The settings with which the texts of a request are translated."""
+    """The settings for translating the texts of a request."""
 
     settings: DecodingSettings
-    target: str  # language
+    target: str  # target language
     kind: Kind
 
 
 class TranslatorQueue(Scheduler):
-    """Translates with one model for any number of clients."""
+    """Translates the texts of many clients with one model."""
 
     def __init__(self, translator: Translator, *, max_waiting: int = MAX_WAITING) -> None:
         super().__init__(max_waiting=max_waiting)
@@ -79,10 +79,10 @@ class TranslatorQueue(Scheduler):
     async def translate(
         self, texts: Sequence[str | CutText], *, client: str = "", deadline: float | None = None, **options: Any
     ) -> list[Translation]:
-        """Translates texts, with the options of `Translator.translate`.
+        """Translates texts; `options` are those of `Translator.translate`.
 
-        Clients take turns, and so do the requests of one `client`. `deadline` is a time of `time.monotonic`.
-        Raises BusyError when too many texts wait, and LateError past the deadline; a cancelled call leaves the batch.
+        Clients take turns, and so do the requests of one `client`. `deadline` is compared with `time.monotonic()`.
+        Raises BusyError if too many texts are waiting, and LateError after the deadline.
         """
         can_cache = options.get("constrain") is None and not options.get("glossary")
         plan = (self._cached_plan if can_cache else self._plan)(tuple(options.items()))
@@ -105,7 +105,7 @@ class TranslatorQueue(Scheduler):
             return joined
 
     def _plan(self, given: tuple[tuple[str, Any], ...]) -> TranslationPlan:
-        """Checks the options and chooses the batches."""
+        """Validates the options and chooses how the texts are batched."""
         options = dict(given)
         direction = {name: options.pop(name) for name in ("source", "target", "zero_shot") if name in options}
         constrain, glossary = options.pop("constrain", None), options.pop("glossary", None)
@@ -114,7 +114,7 @@ class TranslatorQueue(Scheduler):
         if engine is not None and constrain is None and not glossary and not settings.consensus:
             return TranslationPlan(settings, target, continuous_kind(engine, settings))
 
-        # The native engine leaves constraints to PyTorch, where a text has one answer only if nothing shares its batch
+        # PyTorch decodes constraints for the native engine; its results depend on the batch unless it has one text
         asked = dict(given) if engine is None else {**dict(given), "batch_tokens": 1}
 
         def translate(items: list[Item]) -> list[Translation]:
@@ -125,7 +125,7 @@ class TranslatorQueue(Scheduler):
         return TranslationPlan(settings, target, kind)
 
     async def _run(self, small: bool, work: Callable[..., T], *arguments: Any) -> T:
-        """Returns the result of some work, which runs in a thread unless it is small."""
+        """Runs a function, in a thread unless `small` is true, and returns its result."""
         return work(*arguments) if small else await self.in_thread(work, *arguments)
 
     def _read(self, texts: Sequence[str | CutText], start: int, target: str) -> list[list[Part]]:
@@ -145,11 +145,11 @@ class TranslationService:
     """Translates with the served models, through a pivot language if one is set."""
 
     def __init__(self, models: Models, pivot: str | None = None, deadlines: Deadlines | None = None) -> None:
-        """Ends its work on documents with `deadlines`."""
+        """Registers its work on documents with `deadlines`, so that it ends early when the server stops."""
         self.models, self.deadlines, self.processes = models, deadlines or Deadlines(), DocumentProcesses()
         self.pivot = None if pivot is None else language_codes.find(pivot, self.languages)
         if pivot is not None and self.pivot is None:
-            raise InputError(f"--pivot {pivot}: no model knows this language")
+            raise InputError(f"--pivot {pivot}: no model translates from or into this language")
         self.threads = ThreadPoolExecutor(THREADS, "regard-texts")
 
     def close(self) -> None:
@@ -165,22 +165,22 @@ class TranslationService:
         return list(dict.fromkeys([*self.sources, *(each.target for each in self.models.directions)]))
 
     def targets(self, source: str) -> list[str]:
-        """Returns the languages that one can be translated into."""
+        """Returns the languages into which `source` can be translated."""
         return [each for each in self.languages if each != source and self.steps(source, each)]
 
     def steps(self, source: str, target: str) -> list[Direction]:
-        """Returns the direction between two languages, or the two through the pivot; empty without either."""
+        """Returns the direction between two languages, or two directions through the pivot language, or nothing."""
         steps = [Direction(source, target)]
         if steps[0] not in self.models.directions and self.pivot:
             steps = [Direction(source, self.pivot), Direction(self.pivot, target)]
         return steps if set(steps) <= set(self.models.directions) else []
 
     async def texts(self, texts: Sequence[str], steps: Sequence[Direction], call: TranslationCall) -> list[Answer]:
-        """Translates plain texts; the alternatives are those of the last step."""
+        """Translates plain texts; alternatives are returned for the last step only."""
         return await self._translate([MarkedText(text) for text in texts], steps, call)
 
     async def pages(self, pages: Sequence[str], steps: Sequence[Direction], call: TranslationCall) -> list[Answer]:
-        """Translates HTML, and keeps all of its markup."""
+        """Translates HTML pages and preserves their markup."""
         cut = [await self._cut(page, call) for page in pages]
         jobs = [MarkedText(run.text, run.marks) for runs in cut for run in runs if run.words]
         translated = iter(await self._translate(jobs, steps, call))
@@ -195,7 +195,7 @@ class TranslationService:
         return answers
 
     async def _cut(self, page: str, call: TranslationCall) -> list[html_text.HtmlRun]:
-        """Returns the runs of a page; a long one is read in a process of its own."""
+        """Splits a page into runs; a long page is parsed in a separate process."""
         if len(page) <= SHORT_PAGE:
             return html_text.cut(page)
         runs, _ = await self._run_process(call, "cut_page", page)
@@ -209,7 +209,7 @@ class TranslationService:
     async def document(
         self, path: Path, steps: Sequence[Direction], call: TranslationCall, max_characters: int = -1
     ) -> bytes:
-        """Returns a file with translations of all its units that have no finished ones."""
+        """Returns a document in which all units without a finished translation are translated."""
         ends = str(path), steps[0].source, steps[-1].target
         found, _ = await self._run_process(call, "list_units", *ends)
         jobs = [MarkedText(text, tuple(marks)) for _, text, marks in found["units"]]
@@ -231,7 +231,7 @@ class TranslationService:
     async def _translate(
         self, jobs: Sequence[MarkedText], steps: Sequence[Direction], call: TranslationCall, *, keep_all: bool = False
     ) -> list[Answer]:
-        """Translates each job through each step; with `keep_all`, checks texts without protected pieces as well."""
+        """Translates each job in each step; with `keep_all`, also checks texts without protected pieces."""
 
         @cache
         def is_guarded(job: MarkedText) -> bool:
@@ -255,7 +255,7 @@ class TranslationService:
         return answers
 
     async def _keep(self, jobs: Sequence[MarkedText], queue: TranslatorQueue, call: TranslationCall) -> list[Answer]:
-        """Translates texts and keeps exactly their protected pieces, in a thread that waits for the queue."""
+        """Translates texts and preserves their protected pieces, in a thread that waits for the queue."""
         if not jobs:
             return []
         loop, ended = asyncio.get_running_loop(), False
@@ -291,7 +291,7 @@ class TranslationService:
 
 
 async def _translate_plain(texts: Sequence[str], queue: TranslatorQueue, call: TranslationCall) -> list[Answer]:
-    """Translates texts without protected pieces; keeps the white space around them, and texts without letters."""
+    """Translates texts without protected pieces; does not change white space around them and texts without letters."""
     lettered = [text for text in texts if any(map(str.isalpha, text))]
     translations = iter(
         await queue.translate(lettered, client=call.client, deadline=call.deadline, **call.options) if lettered else []
@@ -307,5 +307,5 @@ def _answer(source: str, translation: Translation) -> Answer:
 
 
 def _distinct(texts: Iterable[str], best: str) -> tuple[str, ...]:
-    """Returns each text once, without the best and without empty ones."""
+    """Removes duplicates, empty texts and the best translation."""
     return tuple(text for text in dict.fromkeys(texts) if text.strip() and text != best)

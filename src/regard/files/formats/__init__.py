@@ -1,4 +1,4 @@
-"""File formats, one per module: each reads pairs, or opens documents that are filled in with translations."""
+"""File formats, one per module, which read pairs of texts or open documents to fill in translations."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from typing import Literal, Protocol
 from regard.tokens.text_pairs import Location
 
 TranslationState = Literal["empty", "draft", "done"]
-"""There is no translation yet; there is one to review (fuzzy, needs-review); or it is finished."""
+"""The state of a translation: missing, to be reviewed (fuzzy, needs-review) or finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A text of a document and its translation."""
+    """A text of a document with its translation, if there is one."""
 
     source: str
-    target: str  # empty without a translation, and in files of one language
+    target: str  # empty if there is no translation, and in files with one language
     where: Location
     state: TranslationState = "empty"
-    marks: tuple[str, ...] = ()  # inline elements such as <g id="1">, as the text has them; everything else is text
-    context: str = ""  # distinguishes units with equal sources
+    marks: tuple[str, ...] = ()  # inline elements as they occur in the text, such as <g id="1">
+    context: str = ""  # distinguishes units with the same source
 
 
 class Document(Protocol):
-    """A file with texts to translate, which can be written again with their translations."""
+    """A file with texts to translate, which can be written back with translations."""
 
     source_language: str  # empty if the file does not declare it
     target_language: str
-    notes: list[str]  # for the user, for example that the charset has changed
+    notes: list[str]  # messages for the user, for example that the charset has changed
 
     @property
     def units(self) -> Sequence[Unit]: ...
 
     def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
-        """Returns the file with these translations, by the numbers of their units, marked as machine translations.
+        """Returns the file with the translations `targets`, keyed by unit index, marked as machine translations.
 
-        All other bytes stay, and without translations all bytes do. Formats that declare the language of the
-        translations declare `language`.
+        All other bytes remain unchanged. Formats that declare the language of the translations declare `language`.
         """
         ...

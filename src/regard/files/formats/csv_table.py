@@ -1,6 +1,6 @@
-"""CSV and TSV: tables with a column of sources and a column of targets, named by the first line or the only two.
+"""CSV and TSV: tables with a column of sources and a column of targets, which are named in the header or the only two.
 
-CSV follows RFC 4180, also with semicolons or tabs. In TSV, quotation marks are text.
+CSV follows RFC 4180, with commas, semicolons or tabs as delimiters. In TSV, quotation marks are text.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from regard.tokens.clean_text import SURROGATE
 from regard.tokens.text_pairs import Location, Pair
 
 DELIMITERS = ",;\t"
-HEAD = 100  # lines from which the delimiter and the columns are inferred
-UNNAMED = "the first line names no columns: the first column is taken as source, the second as target"
-SEVERAL = "; for more languages, name those of the columns in this line: regard train --directions en-de,de-en"
+HEAD = 100  # number of lines from which the delimiter and the columns are inferred
+UNNAMED = "there is no header: the first column is used as source, the second as target"
+SEVERAL = "; for more languages, name the language of each column in this line: regard train --directions en-de,de-en"
 TITLES = (
     "source target src tgt trg text texts string sentence segment original translation translated key id msgid "
     "msgstr context comment note notes term language lang locale reference column english german french spanish "
@@ -34,23 +34,23 @@ TITLES = (
     "danish norwegian finnish greek hungarian romanian hindi hebrew vietnamese indonesian deutsch englisch "
     "französisch spanisch italienisch français anglais allemand español inglés italiano português русский"
 )
-"""Words that are common in headers, but rare in the first text of a file together with its translation."""
+"""Words that are common in headers, but rare in the first pair of a file."""
 Field = tuple[int, int, str]
-"""Where a field begins and ends, quotation marks included, and its text."""
+"""The start and end of a field, including quotation marks, and its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """The delimiter and the columns of a file."""
+    """The delimiter and the columns of a table."""
 
     delimiter: str
-    names: list[str]  # of the columns
-    places: tuple[int, int]  # of the source and the target among them
+    names: list[str]  # names of the columns
+    places: tuple[int, int]  # indices of the source column and the target column
     has_header: bool = True
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """Yields the pairs of a file, one per row; a row without a translation is an empty pair."""
+    """Yields the pairs of a file, one per row; a blank row is an empty pair."""
     return _read_tsv(path, data, report) if suffix(path) == ".tsv" else _read_csv(path, data, report)
 
 
@@ -66,11 +66,11 @@ def _read_tsv(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
 def rows(
     lines: Iterable[tuple[int, str]], path: Path, delimiter: str = ",", *, quoting: bool = True, advice: str = ""
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the rows of a table from its numbered lines, each with the number of its last line.
+    """Parses the numbered lines of a table; yields each row with the number of its last line.
 
     Without `quoting`, quotation marks are text.
     """
-    number = 0  # of the last line that was read; csv.reader does not count lines that were left out
+    number = 0  # number of the last line read; csv.reader does not count skipped lines
 
     def texts() -> Iterator[str]:
         nonlocal number
@@ -109,9 +109,9 @@ def _read_csv(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
 
 
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
-    """Opens a file with a unit for each row, whose translation is written into its column.
+    """Opens a table as a document with a unit for each row; translations are written into the target column.
 
-    A TSV may lack its last column, which is added.
+    If a TSV file lacks the last column, it is added.
     """
     document = TextDocument(path, plain.text(path))
     begin = int(document.text.startswith("\ufeff"))
@@ -150,7 +150,7 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
 
 
 def _find_columns(names: Sequence[str], source: str, target: str) -> tuple[int, int] | None:
-    """Returns the columns named like the languages or source and target, or the only two if they name languages."""
+    """Returns the two columns named after the languages or "source" and "target", or the only two with languages."""
     known = [_normalized(name) for name in names]
     for left, right in ((_normalized(source), _normalized(target)), ("source", "target")):
         if left and right and left != right and known.count(left) == known.count(right) == 1:
@@ -164,42 +164,42 @@ def _normalized(name: str) -> str:
 
 
 def _infer_format(head: Sequence[str], source: str, target: str, path: Path) -> TableFormat:
-    """Returns the format of a CSV by its first lines: its header, or else two columns of texts."""
+    """Infers the format of a CSV file from its first lines: from the header, or else from two columns of texts."""
     line = head[0] if head else ""
     for delimiter in DELIMITERS:
         try:
             names = next(csv.reader([line], delimiter=delimiter), [])
-        except csv.Error:  # for example a carriage return
+        except csv.Error:  # for example because of a carriage return
             break
         if places := _find_columns(names, source, target):
             return TableFormat(delimiter, [name.strip() for name in names], places)
-    for delimiter in reversed(DELIMITERS):  # the comma comes last because texts have commas
+    for delimiter in reversed(DELIMITERS):  # the comma comes last because texts contain commas
         if _has_two_texts(head, delimiter):
             return TableFormat(delimiter, ["source", "target"], (0, 1), has_header=False)
     languages = f" or {source} and {target}" if {source, target} - {"", "source", "target"} else ""
     raise DataError(
-        f"the first line of a CSV must name its columns, two of them source and target{languages} (name them as "
-        f"in regard train --source NAME --target NAME); not {line[:60]!r}",
+        f"the first line of a CSV file must name its columns, two of them source and target{languages} (specify other "
+        f"names with regard train --source NAME --target NAME), but is {line[:60]!r}",
         path,
         1,
     )
 
 
 def _has_two_texts(head: Sequence[str], delimiter: str) -> bool:
-    """Returns whether lines have two columns, and the first line has texts in them rather than titles."""
+    """Returns whether all lines have two columns, and the first line contains texts rather than column titles."""
     lines = [f"{line}\n" for line in head]
     try:
         found = [row for row in csv.reader(lines, delimiter=delimiter, strict=True) if row]
-    except csv.Error:  # for example a field that continues below
+    except csv.Error:  # for example because a field continues after these lines
         try:
             found = [row for row in csv.reader(lines, delimiter=delimiter) if row][:-1]
-        except csv.Error:  # for example a field that is too long
+        except csv.Error:  # for example because a field is too long
             return False
     return bool(found) and {len(row) for row in found} == {2} and not any(map(_is_title, found[0]))
 
 
 def _is_title(cell: str) -> bool:
-    """Returns whether a cell may be the title of a column: empty, an identifier, or with a word of titles."""
+    """Returns whether a cell may be a column title: it is empty, an identifier, or contains a word from `TITLES`."""
     words = re.findall(r"\w+", cell.lower())
     has_title = len(words) <= 3 and not set(words).isdisjoint(TITLES.split())
     return not words or has_title or re.fullmatch(r"[a-z][\w.:-]*|[A-Z_]+", cell.strip()) is not None
@@ -216,7 +216,7 @@ def _tsv_rows(document: TextDocument, begin: int) -> Iterator[list[Field]]:
 
 def _csv_rows(document: TextDocument, delimiter: str, begin: int) -> Iterator[list[Field]]:
     text, end = document.text, begin
-    quoted = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')  # possessive: neither time nor memory for backtracking
+    quoted = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')  # possessive quantifiers, to avoid backtracking
     unquoted = re.compile(rf"([^{delimiter}\r\n]*)")
     line_end = re.compile(r"\r?\n|\Z")
     row: list[Field] = []
@@ -224,7 +224,7 @@ def _csv_rows(document: TextDocument, delimiter: str, begin: int) -> Iterator[li
         is_quoted = text.startswith('"', end)
         match = (quoted if is_quoted else unquoted).match(text, end)
         if match is None:
-            raise document.fault("a field without its closing quotation mark", end)
+            raise document.fault("a field has no closing quotation mark", end)
         row.append((end, match.end(), match[1].replace('""', '"') if is_quoted else match[1]))
         end = match.end()
         if text.startswith(delimiter, end):
@@ -238,7 +238,7 @@ def _csv_rows(document: TextDocument, delimiter: str, begin: int) -> Iterator[li
 
 
 def _write_csv(delimiter: str, *, is_quoted: bool) -> Write:
-    """Returns a function that quotes a text if it needs quotation marks or had them before."""
+    """Returns a function that puts a text in quotation marks if necessary, or if `is_quoted`."""
 
     def write(text: str) -> str:
         needs_quotes = is_quoted or re.search(rf'[{delimiter}"\r\n]', text) or text != text.strip()

@@ -14,7 +14,7 @@ from regard.files.language_tags import is_language
 from regard.settings import DataSettings
 from regard.tokens.text_pairs import Pair
 
-PAIRED = {  # formats with both languages in one file, and their modules
+PAIRED = {  # formats with both languages in one file, and the modules that read them
     ".po": "gettext",
     ".pot": "gettext",
     ".mo": "gettext",
@@ -25,7 +25,7 @@ PAIRED = {  # formats with both languages in one file, and their modules
     ".tsv": "csv_table",
     ".jsonl": "json_texts",
 }
-ALONE = {  # formats with one language in a file, of which a translated copy is written
+ALONE = {  # formats with one language per file; translating such a file writes a copy
     ".srt": "subtitles",
     ".vtt": "subtitles",
     ".json": "json_texts",
@@ -34,21 +34,21 @@ ALONE = {  # formats with one language in a file, of which a translated copy is 
 }
 COMPILED = (".mo",)
 FILLABLE = tuple(end for end in (*PAIRED, *ALONE) if end not in COMPILED)
-"""Formats that translations are written back into."""
+"""Formats into which translations can be written back."""
 IN_PLACE = tuple(end for end in FILLABLE if end in PAIRED)
-"""Those of them that keep the source, so that a translated file may replace the original."""
+"""Formats that keep the source texts, so that a translated file may replace the original."""
 NOT_LINES = (".po", ".pot", ".mo", ".tmx", ".xlf", ".xliff", ".srt", ".vtt")
-"""Formats that need more than lines of text."""
+"""Formats that consist of more than lines of text."""
 PLAIN = (".txt", ".text", "")
 SIDES = (".src", ".tgt", ".trg", ".source", ".target", ".ref", ".hyp", ".tok")
-"""Suffixes of one side of a corpus, besides language codes."""
+"""Suffixes of plain files with one side of a corpus, in addition to language codes."""
 MARKED = (
     *(".xml", ".html", ".htm", ".xhtml", ".sgm", ".sgml", ".ftl", ".resx", ".properties", ".yml", ".yaml", ".tbx"),
     *(".xcstrings", ".strings", ".stringsdict", ".ttml", ".dita", ".sdlxliff", ".mqxliff", ".idml", ".svg"),
     *(".pdf", ".rtf", ".doc", ".docx", ".odt", ".xls", ".xlsx", ".ods", ".pptx", ".odp", ".epub", ".zip"),
 )
-"""Formats with more than text, which Regard does not read."""
-READ_ADVICE = f"take its text out of it, or give a format that Regard reads ({', '.join((*PAIRED, *ALONE))})"
+"""Formats with markup that Regard does not read."""
+READ_ADVICE = f"extract its text, or convert it to a format that Regard reads ({', '.join((*PAIRED, *ALONE))})"
 
 
 def suffix(path: Path) -> str:
@@ -57,38 +57,38 @@ def suffix(path: Path) -> str:
 
 
 def has_plain_name(path: Path) -> bool:
-    """Returns whether a file is named like plain text: notes.txt, train.de, newstest.eng_Latn, part.01, README."""
+    """Returns whether a file name looks like plain text: notes.txt, train.de, newstest.eng_Latn, part.01, README."""
     end = suffix(path)
     last = Path(path.name.removesuffix(".gz")).suffix[1:]
     return end in (*PLAIN, *SIDES) or " " in end or last.isdecimal() or is_language(last)
 
 
 def require_plain(path: Path, advice: str) -> None:
-    """Refuses a file that is not plain text, by its suffix and by the beginning of its text."""
+    """Raises an error if the suffix or the beginning of a file shows that it is not plain text."""
     end = suffix(path)
     if end in (*PAIRED, *ALONE, *MARKED):
         raise DataError(f"{end} is not plain text: {advice}", path)
     if kind := plain.detect_markup(path):
-        raise DataError(f"begins like {kind}, not like plain text: {advice}", path)
+        raise DataError(f"the file looks like {kind}, not like plain text: {advice}", path)
 
 
 def format_module(path: Path) -> ModuleType | None:
-    """Returns the module of a file's format, or None for plain text."""
+    """Returns the module for the format of a file, or None for plain text."""
     name = {**PAIRED, **ALONE}.get(suffix(path))
     return import_module(f"regard.files.formats.{name}") if name else None
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """Yields the pairs of a file that has both languages."""
+    """Yields the pairs of a file that contains both languages."""
     module = format_module(path)
     if module is None or suffix(path) in ALONE:
-        raise DataError("has one language only: give the file with the other language too", path)
+        raise DataError("the file has only one language: pass the file with the other language too", path)
     pairs: Iterator[Pair] = module.read(path, data, report)
     return pairs
 
 
 def read_two(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """Yields the pairs of two files with one language each, unit by unit, or line by line for plain text."""
+    """Yields the pairs of two files with one language each: units of documents, or lines of plain text."""
     if format_module(source) is None or format_module(source) is not format_module(target):
         for path in (source, target):
             require_plain(path, READ_ADVICE)
@@ -110,7 +110,7 @@ def read_two(source: Path, target: Path, data: DataSettings, report: Report) -> 
 
 
 def open_document(path: Path | str, source: str = "", target: str = "") -> Document:
-    """Opens a file to be filled in; the languages choose among those of a file with several."""
+    """Opens a file to fill in translations; `source` and `target` choose among several languages in the file."""
     path = Path(path)
     module = plain if suffix(path) in PLAIN else format_module(path)
     if module is None:

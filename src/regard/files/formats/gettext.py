@@ -1,4 +1,4 @@
-"""PO, POT and MO, the catalogues of gettext: pairs from all of them, documents from PO and POT."""
+"""Gettext catalogues: reads pairs from PO, POT and MO files, and opens PO and POT files as documents."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE
 from regard.tokens.text_pairs import Location, Pair
 
-MOST_FORMS = 10  # of a plural; Arabic has six
+MOST_FORMS = 10  # maximum number of plural forms; Arabic has six
 _FEW = "n%10>=2 && n%10<=4 && (n%100<12 || n%100>14) ? 1 : 2"
-PLURALS = {  # rules for languages with two or three forms, which templates do not have
+PLURALS = {  # plural rules of languages with two or three forms, since templates contain no rules
     "nplurals=2; plural=(n != 1);": "bg ca da de el en eo es et eu fi gl he hu it nb nl nn no pt sq sv",
     "nplurals=2; plural=(n > 1);": "fr pt_br",
     "nplurals=3; plural=(n==1 ? 0 : n>=2 && n<=4 ? 1 : 2);": "cs sk",
@@ -31,11 +31,11 @@ PLURALS = {  # rules for languages with two or three forms, which templates do n
 }
 RULES = {language: rule for rule, languages in PLURALS.items() for language in languages.split()}
 LineEdit = tuple[int, int, bytes]
-"""First line, last line and what replaces them; an insertion before a line has the last line before the first."""
+"""First line, last line and the bytes that replace them; for an insertion, the last line is before the first."""
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """Yields the finished translations of a catalogue, each form of a plural as a pair."""
+    """Yields the finished translations of a catalogue; each plural form is a pair."""
     last = None
     errors = "surrogateescape" if data.undecodable == "drop" else "strict"
     for source, target, number in _messages(path) if suffix(path) == ".mo" else _finished(path, errors):
@@ -49,18 +49,19 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
 
 
 def _finished(path: Path, errors: str) -> Iterator[tuple[str, str, int]]:
-    """Yields the texts of a PO file that are neither fuzzy nor empty, with their lines."""
+    """Yields the source, target and line of the translations in a PO file that are neither fuzzy nor empty."""
     units = Catalogue(path, errors=errors).units
     return ((unit.source, unit.target, unit.where.line) for unit in units if unit.state == "done")
 
 
 class Catalogue:
-    """A PO or POT file: its lines, and a unit for each message or each form of a plural."""
+    """A PO or POT file with a unit for each message and each plural form."""
 
     def __init__(self, path: Path, source: str = "", target: str = "", errors: str = "strict") -> None:
         if suffix(path) == ".mo":
             raise DataError(
-                "is compiled: translate the .po from which it was made, or restore that with msgunfmt", path
+                "the catalogue is compiled: translate the .po file it was compiled from, or restore that with msgunfmt",
+                path,
             )
         self.path = path
         self.notes: list[str] = []
@@ -69,7 +70,7 @@ class Catalogue:
         self._decode = line_decoder(self._lines, path, errors)
         self._is_wide = any(len(line) > 100 and line.lstrip().startswith((b'"', b"msg")) for line in self._lines)
         self._header: POEntry | None = None
-        self._forms: list[tuple[POEntry, str]] = []  # of each unit
+        self._forms: list[tuple[POEntry, str]] = []  # entry and keyword of each unit
         name = target.lower().replace("-", "_")
         self._rule = RULES.get(name) or RULES.get(name.partition("_")[0], "")
         forms = _number_of_forms(self._rule)
@@ -92,7 +93,7 @@ class Catalogue:
                 self._forms.append((entry, key))
 
     def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
-        """Returns the catalogue with these translations, which are fuzzy; in UTF-8 if its charset lacks a character."""
+        """Returns the catalogue with fuzzy translations, converted to UTF-8 if its charset lacks a character."""
         if not targets:
             return b"\n".join(self._lines)
         try:
@@ -112,22 +113,22 @@ class Catalogue:
         return b"\n".join([*lines, *self._lines[last:]])
 
     def _in_utf8(self) -> Catalogue:
-        """Returns the same catalogue in UTF-8, with its header."""
+        """Returns the same catalogue in UTF-8, with the charset in its header changed."""
         decoder, lines = self._decode, []
         for number, line in enumerate(self._lines, 1):
-            with suppress(UnicodeError):  # a comment may be in any charset, and stays as it is
+            with suppress(UnicodeError):  # comments may be in any charset, and are not changed
                 line = line.decode(decoder.charset).encode()
             lines.append(CHARSET.sub(b"charset=UTF-8", line) if number == decoder.line else line)
         self.notes.append(
-            f"the charset {decoder.declared} lacks characters of the translations: the catalogue is now in UTF-8, and "
-            "its header says so"
+            f"the charset {decoder.declared} lacks characters of the translations: the catalogue and its header have "
+            "been converted to UTF-8"
         )
         catalogue = copy.copy(self)
         catalogue._decode, catalogue._lines = replace(decoder, charset="utf-8"), lines
         return catalogue
 
     def _edits(self, entry: POEntry, new: Mapping[str, str]) -> Iterator[LineEdit]:
-        """Yields the edits of one message; forms without a line are added after the others, up to the last new one."""
+        """Yields the edits of one message; missing plural forms are added up to the last translated one."""
         end = b"\r" if self._lines[entry.line - 1].endswith(b"\r") else b""
         if not entry.fuzzy and entry.flags:
             before, _, flags = self._lines[entry.flags - 1].partition(b"#,")
@@ -168,17 +169,17 @@ open_document = Catalogue
 
 
 def _number_of_forms(rule: str) -> int:
-    """Returns the number of forms in the plural rule of a header, or 0 if it has none."""
+    """Returns the number of forms in a plural rule, or 0 if it contains none."""
     match = re.search(r"nplurals\s*=\s*([0-9]{1,3})", rule)
     return int(match[1]) if match and int(match[1]) <= MOST_FORMS else 0
 
 
 def _messages(path: Path) -> Iterator[tuple[str, str, int]]:
-    """Yields the texts of an MO file, each form of a plural apart, with the number of their message."""
+    """Yields the source, target and message number of each translation and plural form in an MO file."""
     content = plain.content(path)
     order = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}.get(content[:4])
     if order is None:
-        raise DataError("is not an MO file: it does not begin with the magic number of one", path)
+        raise DataError("not an MO file: the magic number is missing", path)
     name, bytes_left = "utf-8", 2 * len(content)
     try:
         _, count, *tables = struct.unpack_from(f"{order}4I", content, 4)
@@ -186,7 +187,7 @@ def _messages(path: Path) -> Iterator[tuple[str, str, int]]:
             source, target = (_string(content, table + 8 * i, order) for table in tables)
             bytes_left -= len(source) + len(target)
             if bytes_left < 0:
-                raise DataError("is damaged: its messages overlap", path, i + 1)
+                raise DataError("the file is damaged: messages overlap", path, i + 1)
             if not source:
                 match = CHARSET.search(target)
                 name = charset(match[1].decode("ascii", "replace"), path, i + 1) if match else name
@@ -199,7 +200,7 @@ def _messages(path: Path) -> Iterator[tuple[str, str, int]]:
                 if chosen and form:
                     yield chosen, form, i + 1
     except struct.error:
-        raise DataError("is damaged: it ends before its last message", path) from None
+        raise DataError("the file is damaged: it ends before its last message", path) from None
     except UnicodeError:
         raise DataError(f"message {i + 1} is not in the charset of the file, {name}", path) from None
 

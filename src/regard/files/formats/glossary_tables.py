@@ -1,4 +1,4 @@
-"""Glossaries: tables of terms, and TBX in the dialects of version 2 (termEntry) and 3 (conceptEntry)."""
+"""Reads glossaries from CSV and TSV tables, and from TBX version 2 (termEntry) and version 3 (conceptEntry)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from regard.files.formats.xml_parsing import Element, ElementReader
 from regard.tokens.language_directions import normalize_code, primary
 from regard.tokens.text_pairs import Location
 
-FORM = "a glossary has one term a line, as source,target,forbidden,note (for example dog,Hund)"
+FORM = "a glossary has one term per line, as source,target,forbidden,note (for example dog,Hund)"
 FEW_WORDS, MANY_WORDS = 6, 9
-"""Words from which a row may be running text, and from which it is if there are spaces after its commas."""
+"""Number of words from which a row may be running text, and is taken as such if its commas are followed by spaces."""
 SENTENCE_ENDS = (*".!?;:…。！？", ',"', '."')
 COLUMNS = ("source", "target", "forbidden", "note")
 ENTRIES, LANGUAGES, TERMS = ("termEntry", "conceptEntry"), ("langSet", "langSec"), ("tig", "ntig", "termSec")
 AVOIDED = ("deprecated", "superseded", "forbidden", "obsolete")
-"""Beginnings of the administrative status of terms that must not be used."""
+"""Prefixes of the administrative status of terms that must not be used."""
 
 
 class TermRow(NamedTuple):
-    """A term of the source language, and its wanted and forbidden terms in the target language."""
+    """A source term with its allowed and forbidden target terms."""
 
     source: str
     targets: tuple[str, ...]
@@ -36,11 +36,11 @@ class TermRow(NamedTuple):
 
 
 def read(path: Path, source: str, target: str) -> Iterator[TermRow]:
-    """Yields the terms of a file, from one language into another."""
+    """Yields the terms of a glossary file from the source language into the target language."""
     if suffix(path) == ".tbx":
         return _read_tbx(path, source, target)
     if suffix(path) in {*PAIRED, *ALONE, *MARKED} - {".csv", ".tsv"}:
-        raise DataError(f"{suffix(path)} is not a format of glossaries: give a .csv, .tsv or .tbx file", path)
+        raise DataError(f"{suffix(path)} is not a glossary format: pass a .csv, .tsv or .tbx file", path)
     return _read_table(path, source, target)
 
 
@@ -61,7 +61,7 @@ def _read_table(path: Path, source: str, target: str) -> Iterator[TermRow]:
             terms.append(row)
             prose += [row] if not names and _is_prose(cells[:3], is_spaced=is_spaced) else []
     if len(prose) * 2 >= len(terms) > 0:
-        raise DataError(f"is running text, not a term: {FORM}", path, prose[0].where.line)
+        raise DataError(f"this line is running text, not a term: {FORM}", path, prose[0].where.line)
     yield from terms
 
 
@@ -73,9 +73,9 @@ def _decode(line: bytes, path: Path, number: int) -> str:
 
 
 def _is_prose(cells: Sequence[str], *, is_spaced: bool) -> bool:
-    """Returns whether a row is running text that was split at its commas, rather than a term and its translation.
+    """Returns whether a row is running text split at commas, rather than a term and its translation.
 
-    An `is_spaced` row has spaces after its commas.
+    `is_spaced` is true if there are spaces after its commas.
     """
     filled = [cell for cell in cells if cell]
     words = sum(len(cell.split()) for cell in filled)
@@ -86,7 +86,7 @@ def _is_prose(cells: Sequence[str], *, is_spaced: bool) -> bool:
 
 
 def _header(cells: Sequence[str], source: str, target: str) -> list[str]:
-    """Returns the columns in the order of a header, which has their names or the languages; else an empty list."""
+    """Returns the column names if a row is a header with column names or languages, else an empty list."""
     languages = {source.lower(): "source", target.lower(): "target"} if source and target else {}
     names = [languages.get(cell.lower(), cell.lower()) for cell in cells]
     return names if "source" in names and "target" in names else []
@@ -98,7 +98,7 @@ def _row(cells: Sequence[str], names: Sequence[str], where: Location) -> TermRow
     values = defaultdict(str, zip(names, cells, strict=False))
     term, targets, forbidden = values["source"], _several(values["target"]), _several(values["forbidden"])
     if not term:
-        raise DataError("this row has no term in the source language", where.path, where.line)
+        raise DataError("this line has no term in the source language", where.path, where.line)
     return TermRow(term, targets or (() if forbidden else (term,)), forbidden, values["note"], where)
 
 
@@ -109,12 +109,12 @@ def _several(cell: str) -> tuple[str, ...]:
 # TBX
 
 Terms = Mapping[str, list[str]]
-"""Terms by their language."""
+"""Terms by language."""
 
 
 @dataclass
 class _Concept:
-    """The wanted and the forbidden terms of one concept."""
+    """The allowed and forbidden terms of a TBX concept."""
 
     line: int
     note: str
@@ -126,7 +126,7 @@ def _read_tbx(path: Path, source: str, target: str) -> Iterator[TermRow]:
     entries = ElementReader(path, ("martif", "tbx", "TBX"), ENTRIES).elements()
     concepts = [_concept(entry) for entry in entries]
     if not concepts:
-        raise DataError("has no terms: it contains neither a termEntry nor a conceptEntry", path)
+        raise DataError("there are no terms: the file contains neither a termEntry nor a conceptEntry", path)
     languages = list(dict.fromkeys(name for each in concepts for name in (*each.terms, *each.avoided)))
     if not source and not target and len(languages) == 2:
         chosen = [languages[:1], languages[1:]]
@@ -141,17 +141,17 @@ def _read_tbx(path: Path, source: str, target: str) -> Iterator[TermRow]:
 
 
 def _matching(languages: Sequence[str], name: str, path: Path) -> list[str]:
-    """Returns the languages of a file that a name stands for: en stands for en-US too, and the other way round."""
+    """Returns the languages of a file that match a name; en also matches en-US, and vice versa."""
     same = [each for each in languages if normalize_code(each) == normalize_code(name)]
     related = [each for each in languages if primary(each) == primary(name)]
     if not name or not related:
-        fault = f"has no terms in {name}" if name else "cannot be used with a model that does not name its languages"
-        raise DataError(f"{fault}: the languages in it are {', '.join(languages)}", path)
+        fault = f"there are no terms in {name}" if name else "a TBX file needs a model that names its languages"
+        raise DataError(f"{fault}: the languages of the file are {', '.join(languages)}", path)
     return same or related
 
 
 def _in_languages(terms: Terms, languages: Mapping[str, int]) -> tuple[str, ...]:
-    """Returns terms by the order of their languages."""
+    """Returns the terms in these languages, in the order of the languages."""
     names = sorted(terms.keys() & languages.keys(), key=languages.__getitem__)
     return tuple(dict.fromkeys(term for name in names for term in terms[name]))
 
@@ -175,7 +175,7 @@ def _is_status(element: Element) -> bool:
 
 
 def _below(element: Element, *names: str) -> list[Element]:
-    """Returns the elements with these names in an element, at any depth and in any namespace."""
+    """Returns the descendants of an element with these names, at any depth and in any namespace."""
     matching = [element] if _local_name(element) in names else []
     for each in element.content:
         if isinstance(each, Element):

@@ -1,4 +1,4 @@
-"""A segment of XLIFF or TMX as text with inline elements, and its translation as XML."""
+"""Reads the segments of XLIFF and TMX as texts with inline elements, and writes their translations as XML."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from dataclasses import dataclass
 
 from regard.files.formats.xml_parsing import Content, Element
 
-AROUND = {"g", "hi", "mrk", "pc"}  # elements around text to translate; all others are code with everything in them
-FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML, even as a reference
+AROUND = {"g", "hi", "mrk", "pc"}  # elements that contain text to translate; all others are code
+FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # not allowed in XML
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A text with inline elements."""
+    """The text of a segment with its inline elements, the marks."""
 
-    text: str = ""  # with its marks
+    text: str = ""  # the text with its marks
     marks: tuple[str, ...] = ()
-    plain: str = ""  # without its marks, on one line
+    plain: str = ""  # the text without its marks, as one line
 
     def __bool__(self) -> bool:
         return bool(self.text.strip())
 
 
 def read_segment(element: Element | None, content: Content) -> Segment:
-    """Returns the text and the inline elements of an element, or an empty segment for None."""
+    """Returns the segment in an element, or an empty segment for None."""
     pieces = list(_pieces(element, content)) if element else []
     marks = tuple(text for text, is_mark in pieces if is_mark)
     plain = join_lines("".join(text for text, is_mark in pieces if not is_mark))
@@ -34,14 +34,14 @@ def read_segment(element: Element | None, content: Content) -> Segment:
 
 
 def join_lines(text: str) -> str:
-    """Returns a text on one line, which is what a model reads."""
+    """Joins the lines of a text, because a model reads single lines."""
     if "\n" not in text and "\r" not in text:
         return text.strip()
     return " ".join(filter(None, map(str.strip, re.split("[\r\n]", text))))
 
 
 def _pieces(element: Element, content: Content) -> Iterator[tuple[str, bool]]:
-    """Yields texts and marks in their order, each with whether it is a mark."""
+    """Yields the texts and marks of an element in order, each with a flag that is true for marks."""
     for each in element.content:
         if isinstance(each, str):
             yield each, False
@@ -58,7 +58,7 @@ def _is_untranslatable(element: Element) -> bool:
 
 
 def write_segment(text: str, marks: Sequence[str], line_end: str = "\n") -> bytes:
-    """Returns a translation as XML: its marks as they are, everything else escaped.
+    """Returns a translation as XML: marks are kept, and everything else is escaped.
 
     If the marks are not well nested, they are written in the order of the source, at the positions of the translation.
     """
@@ -73,7 +73,7 @@ def write_segment(text: str, marks: Sequence[str], line_end: str = "\n") -> byte
 
 
 def _split_at_marks(text: str, marks: Sequence[str], line_end: str) -> Iterator[tuple[str, bool]]:
-    """Yields escaped texts and marks in their order; a mark that comes too often is text."""
+    """Yields escaped texts and marks in order; a mark that occurs too often is treated as text."""
     left = Counter(marks)
     lengths = sorted({len(mark) for mark in marks}, reverse=True)
     begin, position = 0, text.find("<")
@@ -89,7 +89,7 @@ def _split_at_marks(text: str, marks: Sequence[str], line_end: str) -> Iterator[
 
 
 def _is_nested(marks: Sequence[str]) -> bool:
-    """Returns whether every element that begins among the marks also ends among them, inner elements first."""
+    """Returns whether all elements that the marks open are also closed, inner elements first."""
     names: list[str] = []
     for mark in marks:
         name = re.split(r"[\s/>]", mark.lstrip("</"), maxsplit=1)[0]
@@ -102,16 +102,16 @@ def _is_nested(marks: Sequence[str]) -> bool:
 
 
 def escape(text: str, line_end: str = "\n") -> str:
-    """Returns a text as XML, with replacement characters for those that XML cannot have."""
+    """Escapes a text for XML, and replaces characters that XML does not allow by U+FFFD."""
     text = FORBIDDEN.sub("\ufffd", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("\r", "&#13;").replace("\n", line_end)
 
 
-# Elements with other attributes or another content
+# Changing the attributes and the content of elements
 
 
 def with_attributes(tag: bytes, **values: str) -> bytes:
-    """Returns an opening tag with these attributes set; `_` in a name stands for a hyphen."""
+    """Sets attributes of an opening tag; an underscore in a name stands for a hyphen."""
     for key, value in values.items():
         name = key.replace("_", "-").encode()
         new = b'%s="%s"' % (name, escape(value).replace('"', "&quot;").encode())
@@ -123,7 +123,7 @@ def with_attributes(tag: bytes, **values: str) -> bytes:
 
 
 def rewrite_element(element: Element, content: Content, inside: bytes, **values: str) -> bytes:
-    """Returns an element with other attributes and another content."""
+    """Returns an element with its content replaced and these attributes set."""
     name = (content.text[element.start + 1 : element.inside].split(None, 1)[0]).rstrip(b"/>")
     tag = with_attributes(content.text[element.start : element.inside], **values)
     if element.alone:
@@ -132,12 +132,12 @@ def rewrite_element(element: Element, content: Content, inside: bytes, **values:
 
 
 def indentation(element: Element, content: Content) -> bytes:
-    """Returns the line end and the white space before an element."""
+    """Returns the line end and white space before an element."""
     start = max(element.parent.inside if element.parent else 0, element.start - 1000)
     match = re.search(rb"\r?\n[ \t]*\Z", content.text[start : element.start])
     return match[0] if match else b""
 
 
 def line_end_of(content: Content) -> str:
-    """Returns the line end that a file uses."""
+    """Returns the line end used in a file."""
     return "\r\n" if b"\r\n" in content.text[:10_000] else "\n"

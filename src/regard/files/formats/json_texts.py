@@ -1,4 +1,4 @@
-"""JSON and ARB, tables of texts in one language, and JSONL, which has an object with two texts on each line."""
+"""JSON and ARB files with the texts of one language, and JSONL files with a source and a target on each line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.tokens.clean_text import SURROGATE
 from regard.tokens.text_pairs import Location, Pair
 
 TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
-LONGEST_PREFIX = 200  # characters of a context that nested values share
+LONGEST_PREFIX = 200  # maximum length of the context prefix of nested values in characters
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
@@ -33,17 +33,17 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
 
 
 def is_valid_text(text: str, where: Location, data: DataSettings) -> bool:
-    """Returns whether a text has no lone surrogate, which JSON can spell; refuses one unless such lines are dropped."""
+    """Returns whether a text has no lone surrogates; raises an error for them unless such lines are to be dropped."""
     if not SURROGATE.search(text):
         return True
     if data.undecodable == "error":
-        advice = "correct it, or leave out such lines with regard train --data.undecodable drop"
+        advice = "correct it, or skip such lines with regard train --data.undecodable drop"
         raise DataError(f"a lone surrogate (such as \\ud800) is not a character: {advice}", where.path, where.line)
     return False
 
 
 def records(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[dict[str, Any], Location]]:
-    """Yields the objects of a JSONL file, and counts them as read; leaves out blank lines."""
+    """Yields the objects of a JSONL file, and counts them as read; skips blank lines."""
     for number, line in plain.decoded_lines(path, data, report):
         if line.strip():
             report.read += 1
@@ -52,20 +52,20 @@ def records(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[di
 
 
 def record(line: str, where: Location) -> dict[str, Any]:
-    """Returns the object of a line."""
+    """Parses a line as a JSON object."""
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
         raise DataError(f"not JSON: {error.msg} at character {error.pos + 1}", where.path, where.line) from None
-    except (ValueError, RecursionError) as error:  # a number too long, lists nested too deep
+    except (ValueError, RecursionError) as error:  # a number is too long, or lists are nested too deep
         raise DataError(f"cannot be read as JSON: {error}", where.path, where.line) from None
     if not isinstance(value, dict):
-        raise DataError(f"a JSON {type(value).__name__} instead of an object", where.path, where.line)
+        raise DataError(f"expected a JSON object, not {type(value).__name__}", where.path, where.line)
     return value
 
 
 def _texts(line: str, data: DataSettings, where: Location) -> tuple[str, str]:
-    """Returns the source and the target of a line."""
+    """Returns the source and target of a JSON line."""
     value = record(line, where)
     nested = value.get("translation")
     forms = [(value, "source", "target"), (value, data.source, data.target), (nested, data.source, data.target)]
@@ -74,16 +74,16 @@ def _texts(line: str, data: DataSettings, where: Location) -> tuple[str, str]:
             return texts[source], texts[target]
     keys = [*value, *(f"translation.{key}" for key in nested)] if isinstance(nested, dict) else [*value]
     raise DataError(
-        f"no texts under source and target, {data.source} and {data.target}, or translation.{data.source} and "
-        f"translation.{data.target}; the keys are {', '.join(map(json.dumps, keys[:10])) or 'none'} (say which two, "
-        "as in regard train --source NAME --target NAME, or more with regard train --directions LIST)",
+        f"no texts under the keys source and target, {data.source} and {data.target}, or translation.{data.source} and "
+        f"translation.{data.target}; the keys are {', '.join(map(json.dumps, keys[:10])) or 'none'} (specify two keys "
+        "with regard train --source NAME --target NAME, or several with regard train --directions LIST)",
         where.path,
         where.line,
     )
 
 
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
-    """Opens a table with a unit for each string that has words, or a JSONL with a unit for each object."""
+    """Opens a JSON or ARB file with a unit for each string with words, or a JSONL file with a unit for each object."""
     document = TextDocument(path, plain.text(path), source, target)
     if suffix(path) == ".jsonl":
         document.source_language = document.target_language = ""
@@ -95,16 +95,16 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
 
 
 def _add_table(document: TextDocument, *, is_arb: bool) -> None:
-    """Adds the strings of a table; not its keys, and not what an ARB file says about them."""
+    """Adds the string values of a JSON or ARB file, without the metadata of ARB."""
     begin = int(document.text.startswith("\ufeff"))
     try:
         table = json.loads(document.text[begin:])
     except json.JSONDecodeError as error:
         at = begin + error.pos
         raise document.fault(f"not JSON: {error.msg}, not {document.text[at : at + 20]!r}", at) from None
-    except (ValueError, RecursionError) as error:  # a number too long, lists nested too deep
+    except (ValueError, RecursionError) as error:  # a number is too long, or lists are nested too deep
         raise DataError(f"cannot be read as JSON: {error}", document.path) from None
-    has_messages = (  # each with a description beside it, as in browser extensions
+    has_messages = (  # messages with descriptions, as in browser extensions
         bool(table)
         and isinstance(table, dict)
         and all(isinstance(each, dict) and isinstance(each.get("message"), str) for each in table.values())
@@ -122,7 +122,7 @@ def _add_table(document: TextDocument, *, is_arb: bool) -> None:
 
 
 def _add_object(document: TextDocument, line: str, start: int, source: str, target: str) -> None:
-    """Adds the object of a line; a translation without a place is written after its source."""
+    """Adds the object on a line; if it has no key for the translation, the key is added after the source."""
     where = document.location(start)
     whole = record(line, where)
     places = {tuple(value.keys): value for value in _values(line) if len(value.keys) < 3}
@@ -132,7 +132,7 @@ def _add_object(document: TextDocument, line: str, start: int, source: str, targ
         raise document.fault(f"no text under source{' or ' * bool(source)}{source}", start)
     name = "target" if keys == ("source",) else target
     if not name:
-        raise document.fault("say which language is the target, with --to", start)
+        raise document.fault("specify the target language with --to", start)
     if isinstance((whole if len(keys) == 1 else whole["translation"]).get(name), dict | list):
         raise document.fault(f"no text under {name}", start)
     text, place = json.loads(places[keys].spelled), places.get((*keys[:-1], name))
@@ -152,18 +152,18 @@ def _spell(text: str) -> str:
 
 
 class _JSONValue(NamedTuple):
-    """A string, number or other value that holds no further ones, and its position in a text."""
+    """A JSON value other than an object or list, with its position in the text."""
 
-    keys: list[str | int]  # those that lead to it, with numbers for list items; valid until the next value
-    context: str  # the same, joined
+    keys: list[str | int]  # keys and list indices that lead to the value; valid until the next value is read
+    context: str  # the keys joined to one text
     start: int
     end: int
     spelled: str
 
 
 def _values(text: str, start: int = 0) -> Iterator[_JSONValue]:
-    """Yields the values of a text that is known to be JSON."""
-    keys: list[str | int] = []  # the current key of each open object, and the current number of each open list
+    """Yields the values in a text that is valid JSON."""
+    keys: list[str | int] = []  # the current key of each open object, and the current index of each open list
     prefixes: list[str] = []  # the context of each open object and list
     is_key = False
     for match in TOKEN.finditer(text, start):
@@ -190,7 +190,7 @@ def _values(text: str, start: int = 0) -> Iterator[_JSONValue]:
 
 
 def _shortened(prefix: str) -> str:
-    """Returns a prefix of contexts, or if it is long, a digest of it, since every value below repeats it."""
+    """Replaces a long context prefix by its digest, because every nested value repeats it."""
     if len(prefix) <= LONGEST_PREFIX:
         return prefix
     return blake2b(prefix.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() + "."

@@ -1,4 +1,4 @@
-"""Texts with labels: TSV or CSV, JSONL, or a word and its label on each line; gzipped or not."""
+"""Reads labelled texts from TSV, CSV or JSONL files, and from files with a word and its label on each line."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from regard.tokens.text_pairs import Location
 LABELS = ("label", "labels", "class", "category", "tag", "tags", "sentiment", "ner_tags")
 FIRSTS = ("text", "question", "sentence", "sentence1", "text_a", "premise", "first", "words", "tokens", "word", "token")
 SECONDS = ("sentence2", "text_b", "hypothesis", "answer", "second", "text2")
-"""Titles of columns and keys of objects for labels, texts, and second texts, by precedence."""
-LONGEST_LABEL = 200  # characters
+"""Column titles and JSON keys of labels, texts and second texts; earlier ones take precedence."""
+LONGEST_LABEL = 200  # maximum length of a label in characters
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A text or two texts with a label; or words with a label each."""
+    """One or two texts with a label, or words with a label each."""
 
     texts: tuple[str, ...]
     labels: tuple[str, ...]
@@ -34,7 +34,7 @@ class Labelled:
 
 
 def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Labelled]:
-    """Yields the labelled texts of files, tidied; leaves out and counts those that are empty or cannot be used."""
+    """Yields the labelled texts of files with normalized white space; counts empty and unusable texts as dropped."""
     for path in files:
         for item in _read_file(path, data, report):
             texts, labels = tuple(map(tidy, item.texts)), tuple(map(tidy, item.labels))
@@ -55,7 +55,7 @@ def _read_file(path: Path, data: DataSettings, report: Report) -> Iterator[Label
         return _read_objects(path, data, report)
     if data.carrier == "word":
         if form not in (".tsv", ".csv"):
-            require_plain(path, "give a word and its label on each line, or a .jsonl")
+            require_plain(path, "write a word and its label on each line, or use a .jsonl file")
         return _read_words(path, data, report)
     if form in (".tsv", ".csv"):
         return _read_table(path, data, report)
@@ -80,25 +80,25 @@ def _read_table(path: Path, data: DataSettings, report: Report) -> Iterator[Labe
             raise DataError(f"{len(row)} columns instead of {expected}", path, number)
         label, *texts = [row[i].rstrip("\n") for i in (columns or range(width))]
         if len(label) > LONGEST_LABEL:
-            advice = "is the label the first column? If not, name the columns in a first line: label, text"
-            raise DataError(f"a label of {len(label)} characters: {advice} (and text_b)", path, number)
+            advice = "if the label is not the first column, add a header with the column names label and text"
+            raise DataError(f"a label has {len(label)} characters: {advice} (and text_b)", path, number)
         yield Labelled(tuple(texts), (label,), Location(str(path), number))
 
 
 def _columns(names: Sequence[str]) -> list[int]:
-    """Returns the columns of the label and the texts, or an empty list if the names are not a header."""
+    """Returns the indices of the label and text columns, or an empty list if the names are not those of a header."""
     label = next((names.index(name) for name in LABELS if name in names), None)
     texts = [names.index(name) for name in _text_names(names)]
     if label is None:
         return []
-    if not texts:  # only the label has a known name: the columns beside it are texts
+    if not texts:  # only the label has a known name: all other columns are texts
         others = [i for i in range(len(names)) if i != label]
         return [label, *others] if len(others) in (1, 2) else []
     return [label, *texts]
 
 
 def _text_names(names: Collection[str]) -> list[str]:
-    """Returns the names of the one text or the two texts, among those of a header or an object."""
+    """Returns the name of the text column or key, and of the second text if there is one."""
     first = next((name for name in FIRSTS if name in names), None)
     seconds = (*SECONDS, "sentence") if first == "question" else SECONDS
     second = next((name for name in seconds if name in names), None)
@@ -106,7 +106,7 @@ def _text_names(names: Collection[str]) -> list[str]:
 
 
 def _read_words(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]:
-    """Yields texts with a word, a tab or spaces, and its label on each line, and a blank line after each text."""
+    """Yields texts from lines with a word and its label, separated by a tab or spaces; a blank line ends a text."""
     words: list[str] = []
     labels: list[str] = []
     begin = 1
@@ -114,7 +114,7 @@ def _read_words(path: Path, data: DataSettings, report: Report) -> Iterator[Labe
         if line.strip() and not line.startswith("-DOCSTART-"):
             columns = line.split("\t") if "\t" in line else line.split()
             if len(columns) < 2:
-                raise DataError("one column instead of a word and its label", path, number)
+                raise DataError("expected a word and its label, but there is only one column", path, number)
             begin = begin if words else number
             words.append(columns[0])
             labels.append(columns[-1])
@@ -138,14 +138,14 @@ def _labelled(first: Any, second: Any, label: Any, data: DataSettings, where: Lo
         words = first.split() if isinstance(first, str) else first
         if isinstance(words, list) and isinstance(label, list) and len(words) == len(label):
             return Labelled(tuple(map(str, words)), tuple(map(_label_text, label)), where)
-        fault = 'needs "tokens" and "labels", two lists of one length'
+        fault = 'the object needs "tokens" and "labels", two lists of the same length'
     elif isinstance(first, list) or isinstance(label, list):
-        fault = "a list of labels: for labels of words, regard train --data.carrier word"
+        fault = "the object has a list of labels: to label words, use regard train --data.carrier word"
     texts = (first,) if second is None else (first, second)
     if not fault and label is not None and not isinstance(label, dict) and all(isinstance(text, str) for text in texts):
         return Labelled(texts, (_label_text(label),), where)
     names = ", ".join(FIRSTS[:5])
-    fault = fault or f'needs "text" and "label" (and "text_b" for two texts), or names like these: {names}'
+    fault = fault or f'the object needs "text" and "label" (and "text_b" for two texts), or keys such as {names}'
     raise DataError(fault, where.path, where.line)
 
 

@@ -1,4 +1,4 @@
-"""Markdown: paragraphs, headings, list items and table cells are units; code, HTML, front matter and URLs stay."""
+"""Opens Markdown as a document: paragraphs, headings, list items and table cells are units; code and HTML are kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARK = "|".join(
         r"\*{1,3}|~~|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)",
     )
 )
-DEEPEST = 20  # lists on one line
+DEEPEST = 20  # maximum number of list markers on one line
 SPACE = " \t\r\f\v\ufeff"
 MARKS = re.compile(MARK)
 PARTS = re.compile(rf"{MARK}|\S")
@@ -34,7 +34,7 @@ FOOTNOTE = re.compile(r"[ \t]*\[\^[^\[\]]+\]:[ \t]*")
 FENCE = re.compile(r"`{3,}(?!`)(?!.*`)|~{3,}|\$\$(?!.*\$\$)")
 HEADING = re.compile(r"#{1,6}(?:[ \t]+|$)")
 ASIDE = re.compile(r"\[[^\[\]^][^\[\]]*\]:.*|\{%.*%\}|\{\{.*\}\}|:::.*|\[!\w+\].*|\[\[?_?TOC_?\]\]?")
-"""Lines without text: targets of reference links, templates, kinds of boxes."""
+"""Lines without text to translate: link reference definitions, templates and the openings of boxes."""
 DASHES = re.compile(r"[ \t]*:?-+:?[ \t]*")
 CELL = re.compile(r"(?:\\.|[^|\\]++)++")
 BLOCKS = (
@@ -44,7 +44,7 @@ BLOCKS = (
     "tbody td tfoot th thead title tr track ul video"
 ).replace(" ", "|")
 BLANK = r"^[ \t>]*$"
-HTML = [  # how an HTML block begins and ends; the last kind begins none within a paragraph
+HTML = [  # patterns for the beginning and end of HTML blocks; the last one cannot interrupt a paragraph
     (re.compile(begin, re.IGNORECASE), re.compile(end, re.IGNORECASE))
     for begin, end in (
         (r"<(?:script|pre|style|textarea)(?:[\s>]|$)", r"</(?:script|pre|style|textarea)>"),
@@ -55,11 +55,11 @@ HTML = [  # how an HTML block begins and ends; the last kind begins none within 
     )
 ]
 BEGINS = re.compile(r"(?=[-+*](?:\s|$)|#{1,6}(?:\s|$)|>|`{3}|~{3}|:::|\||(?:=+|-+|\*+|_+)\s*$)|(?<=\d)(?=[.)](?:\s|$))")
-"""Where a text needs a backslash so as not to begin a list, a heading or another block."""
+"""Positions where a text needs a backslash, so that it does not begin a list, a heading or another block."""
 
 
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
-    """Opens a file with a unit for each block of text, on one line, whose marks have to survive."""
+    """Opens a file with a unit for each block of text, joined to one line; inline markup becomes protected marks."""
     document = TextDocument(path, plain.text(path), source, target)
     lines = [MarkdownLine(match.start(), match[1]) for match in re.finditer(r"([^\n]*?)\r?(?:\n|\Z)", document.text)]
     MarkdownScanner(document, lines).scan()
@@ -68,13 +68,13 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
 
 @dataclass(frozen=True, slots=True)
 class MarkdownLine:
-    """A line or the rest of one, and its position."""
+    """A line or the rest of a line, with its position in the file."""
 
     start: int
     text: str
 
     def after(self, end: int) -> MarkdownLine:
-        """Returns the rest after `end` characters, without white space around it."""
+        """Returns the rest of the line from the character `end` on, without surrounding white space."""
         rest = self.text[end:]
         return MarkdownLine(self.start + end + len(rest) - len(rest.lstrip(SPACE)), rest.strip(SPACE))
 
@@ -85,13 +85,13 @@ class MarkdownLine:
 
 
 class MarkdownScanner:
-    """Finds the blocks of a document line by line."""
+    """Finds the blocks of a Markdown document line by line."""
 
     def __init__(self, document: TextDocument, lines: Sequence[MarkdownLine]) -> None:
         self.document, self.lines = document, lines
-        self.paragraph: list[MarkdownLine] = []  # the lines of the current one
-        self.items: list[int] = []  # indentation of the current list item and those around it
-        self.depth = 0  # of nested quotations
+        self.paragraph: list[MarkdownLine] = []  # lines of the current paragraph
+        self.items: list[int] = []  # indentation of the current list item and of its parents
+        self.depth = 0  # nesting depth of block quotes
 
     def scan(self) -> None:
         number = self._end_of_front_matter()
@@ -108,7 +108,7 @@ class MarkdownScanner:
         return 0
 
     def _block(self, number: int) -> int:
-        """Reads what begins on a line, and returns the number of the next line."""
+        """Reads the block that begins on a line, and returns the number of the next line to read."""
         line = self._unquoted(self.lines[number])
         if not line.text.strip():
             self._end_paragraph()
@@ -140,7 +140,7 @@ class MarkdownScanner:
         return number + 1
 
     def _unquoted(self, line: MarkdownLine) -> MarkdownLine:
-        """Returns a line without the signs of quotations; a paragraph ends where their number changes but not to 0."""
+        """Removes block quote markers from a line; ends the paragraph if the depth changes to a value other than 0."""
         quotes = QUOTES.match(line.text) if line.indent < 4 or self.items else None
         depth = quotes[0].count(">") if quotes else 0
         if depth > self.depth or (depth and depth != self.depth):
@@ -151,7 +151,7 @@ class MarkdownScanner:
         return MarkdownLine(line.start + quotes.end(), line.text[quotes.end() :]) if quotes else line
 
     def _without_item(self, line: MarkdownLine) -> MarkdownLine:
-        """Returns a line without the signs of list items and footnotes."""
+        """Removes the markers of list items and footnotes from a line."""
         content, width = line.after(0), line.indent
         for _ in range(DEEPEST):
             if _is_rule(content.text):
@@ -171,28 +171,28 @@ class MarkdownScanner:
         return content
 
     def _code_or_html(self, text: str) -> re.Pattern[str] | None:
-        """Returns how the last line looks of the code or HTML that begins here."""
+        """Returns a pattern for the last line of the code or HTML block that begins here, or None."""
         if fence := FENCE.match(text):
             return re.compile(rf"^[ \t>]*{re.escape(fence[0][0])}{{{len(fence[0])},}}[ \t]*$")
         kinds = HTML[:-1] if self.paragraph else HTML
         return next((end for begin, end in kinds if begin.match(text)), None)
 
     def _after(self, number: int, ends: re.Pattern[str], *, is_html: bool) -> int:
-        """Returns the line after code or HTML; only HTML may end on the line on which it begins."""
+        """Returns the number of the line after a code or HTML block; only HTML may end on its first line."""
         number += not is_html
         while number < len(self.lines) and not ends.search(self.lines[number].text):
             number += 1
         return number + 1
 
     def _is_delimiter_row(self, number: int) -> bool:
-        """Returns whether a line has the dashes below the first row of a table."""
+        """Returns whether a line is the delimiter row below the header of a table."""
         text = self.lines[number].text if number < len(self.lines) else ""
         quotes = QUOTES.match(text)
         text = text[quotes.end() :] if self.depth and quotes else text
         return all(map(DASHES.fullmatch, text.strip(" \t").removeprefix("|").removesuffix("|").split("|")))
 
     def _table(self, number: int, content: MarkdownLine) -> int:
-        """Adds the cells of a table, and returns the line after it."""
+        """Adds the cells of a table, and returns the number of the line after it."""
         first = number
         while True:
             if number != first + 1:
@@ -231,7 +231,7 @@ class MarkdownScanner:
 
 
 def _words(text: str) -> list[str]:
-    """Splits a text at the spaces outside of marks; a repeated group in one pattern would fail in Python 3.11."""
+    """Splits a text at the spaces outside marks; a single pattern with a repeated group would fail in Python 3.11."""
     spans: list[tuple[int, int]] = []
     for part in PARTS.finditer(text):
         begin = spans.pop()[0] if spans and spans[-1][1] == part.start() else part.start()
@@ -240,7 +240,7 @@ def _words(text: str) -> list[str]:
 
 
 def _is_rule(text: str) -> bool:
-    """Returns whether a line is a rule, or underlines a heading."""
+    """Returns whether a line is a thematic break or underlines a heading."""
     signs = text.replace(" ", "").replace("\t", "")
     return len(set(signs)) == 1 and (signs[0] in "-=" or (signs[0] in "*_" and len(signs) > 2))
 

@@ -1,4 +1,4 @@
-"""Texts in several languages: plain files named by language, TSV with a header, JSONL keyed by language, and TMX."""
+"""Reads texts in several languages: plain files named by language, TSV with a header, JSONL with language keys, TMX."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from regard.tokens.text_pairs import Location, Pair
 
 @dataclass(frozen=True, slots=True)
 class AlignedRow:
-    """The texts of one line by language; None for a text that cannot be decoded."""
+    """The texts of one line by language; None stands for a text that cannot be decoded."""
 
     texts: Mapping[str, str | None]
-    paths: Mapping[str, Path]  # by language
+    paths: Mapping[str, Path]  # file of each language
     line: int
 
     def where(self, name: str) -> Location:
@@ -31,7 +31,7 @@ class AlignedRow:
 
 
 def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
-    """Yields the pairs of every wanted direction, from each line that has both of its languages."""
+    """Yields the pairs of all directions, one for each direction whose two languages a line contains."""
     directions = directions_of(data)
     names = languages_of(directions)
     require_directions(files, data)
@@ -48,7 +48,7 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
 
 
 def group_files(files: Sequence[Path]) -> list[dict[str, Path]]:
-    """Returns groups of plain files by language, which end at a repeated language, and before b.fr after a.en, a.de."""
+    """Returns groups of plain files by language: a new group begins at a repeated language or another file stem."""
     groups: list[dict[str, Path]] = []
     for path in files:
         if suffix(path) not in TABLES:
@@ -66,30 +66,30 @@ def _stem(path: Path) -> str:
 
 
 def suffix(path: Path) -> str:
-    """Returns the suffix of a file without .gz, in which codes such as eng_Latn keep their capitals."""
+    """Returns the suffix of a file without .gz and, unlike `format_by_suffix.suffix`, in its original case."""
     return Path(path.name.removesuffix(".gz")).suffix
 
 
 def possible_directions(files: Sequence[Path]) -> list[Direction]:
-    """Returns the directions between the languages in the names of plain files."""
+    """Returns all directions between the languages in the names of plain files."""
     groups = [[name for name in paths if name] for paths in group_files(files)]
     return list(dict.fromkeys(Direction(*pair) for names in groups for pair in permutations(names, 2)))
 
 
 def require_directions(files: Sequence[Path], data: DataSettings) -> None:
-    """Refuses a plain file that no direction needs, and a direction for which no file can have pairs."""
+    """Raises an error if a plain file is not needed for any direction, or a direction has no files."""
     directions = directions_of(data)
     for paths in group_files(files):
         used = {name for each in directions for name in (each.source, each.target) if _covers(paths, each)}
         for name, path in paths.items():
             if name not in used:
                 raise DataError(
-                    f"is in none of the directions {', '.join(map(str, directions))} with the files beside it "
-                    f"(languages: {', '.join(paths)}): the suffix of a file is its language, and a repeated language "
-                    "begins a new group",
+                    f"none of the directions {', '.join(map(str, directions))} uses this file together with the files "
+                    f"beside it (languages: {', '.join(paths)}): the suffix of a file is its language, and a repeated "
+                    "language begins a new group",
                     path,
                 )
-    if any(suffix(path) in (".jsonl", ".tmx") for path in files):  # their languages are only known when they are read
+    if any(suffix(path) in (".jsonl", ".tmx") for path in files):  # their languages are not known before they are read
         return
     groups = [*map(list, group_files(files)), *(_header(path) for path in files if suffix(path) == ".tsv")]
     for each in directions:
@@ -102,7 +102,7 @@ def _covers(names: Sequence[str] | Mapping[str, Path], direction: Direction) -> 
 
 
 def missing_direction(direction: str, files: Sequence[Path]) -> DataError:
-    """Returns the error for a direction without pairs."""
+    """Returns the error to raise for a direction without pairs."""
     return DataError(
         f"no pairs for the direction {direction} in {', '.join(map(str, files)) or 'no file'}: its languages must be "
         "suffixes of plain files, titles in the first line of a .tsv, keys of a .jsonl, or languages of a .tmx"
@@ -125,8 +125,8 @@ def _pairs(row: AlignedRow, directions: Sequence[Direction], names: Sequence[str
 
 
 def _aligned_rows(paths: Mapping[str, Path], data: DataSettings) -> Iterator[AlignedRow]:
-    """Yields the lines of plain files."""
-    rule = "line n of each must say the same as line n of the others"
+    """Yields the aligned lines of plain files."""
+    rule = "line n of each file must be a translation of line n of the others"
     for number, lines in plain.aligned_lines(list(paths.values()), rule):
         texts = {
             name: plain.decode(line, path, number, data, Report())
@@ -136,7 +136,7 @@ def _aligned_rows(paths: Mapping[str, Path], data: DataSettings) -> Iterator[Ali
 
 
 def _tsv_rows(path: Path, _names: Sequence[str], data: DataSettings, report: Report) -> Iterator[AlignedRow]:
-    """Yields the lines of a .tsv whose first line names the languages of its columns."""
+    """Yields the lines of a .tsv file whose first line names the languages of the columns."""
     header = _header(path)
     paths = dict.fromkeys(header, path)
     for number, text in plain.decoded_lines(path, data, report):
@@ -149,12 +149,13 @@ def _tsv_rows(path: Path, _names: Sequence[str], data: DataSettings, report: Rep
 
 
 def _header(path: Path) -> list[str]:
-    """Returns the languages in the first line of a .tsv."""
+    """Returns the languages in the first line of a .tsv file."""
     first = next(plain.lines(path), b"").decode("utf-8", "replace")
     names = [language(name.strip()) for name in first.split("\t")]
     if len(names) < 2 or len(set(names)) < len(names) or not all(re.fullmatch(r"\w+", name) for name in names):
         raise DataError(
-            f"its first line must name the languages of its columns, each once, as in en, tab, de; not {first[:60]!r}",
+            "the first line must name the language of each column, such as en and de separated by a tab, but is "
+            f"{first[:60]!r}",
             path,
             1,
         )
@@ -162,7 +163,7 @@ def _header(path: Path) -> list[str]:
 
 
 def _jsonl_rows(path: Path, names: Sequence[str], data: DataSettings, report: Report) -> Iterator[AlignedRow]:
-    """Yields the objects of a .jsonl, with texts under languages, some of which may be missing."""
+    """Yields the objects of a .jsonl file, which has the texts under their language codes."""
     paths = dict.fromkeys(names, path)
     for number, line in plain.decoded_lines(path, data, report):
         where = Location(str(path), number)
@@ -172,7 +173,7 @@ def _jsonl_rows(path: Path, names: Sequence[str], data: DataSettings, report: Re
         for name in names:
             text = record.get(name, record.get(name.replace("_", "-")))
             if text is not None and not isinstance(text, str):
-                raise DataError(f"a JSON {type(text).__name__} under {name} instead of text", path, number)
+                raise DataError(f"expected a text under {name}, not {type(text).__name__}", path, number)
             if text is not None:
                 texts[name] = text if json_texts.is_valid_text(text, where, data) else None
         yield AlignedRow(texts, paths, number)

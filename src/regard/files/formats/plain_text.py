@@ -1,4 +1,4 @@
-"""Plain text, gzipped or not: line n of one file translates line n of another; a document has a unit per line."""
+"""Plain text, gzipped or not: line n of one file translates line n of another; documents have a unit for each line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.files.formats.text_replacements import TextDocument, has_words, on_o
 from regard.settings import DataSettings
 from regard.tokens.text_pairs import Location, Pair
 
-HEAD = 1 << 14  # bytes of a file in which its kind is looked for
+HEAD = 1 << 14  # number of bytes from which the kind of a file is detected
 BEGINNINGS = {
     "XML or HTML": rb"<(?:\?xml|!doctype|html|head|body|svg|xliff|tmx|martif|tbx|ts|resources|root|plist|rss)\b",
     "JSON": rb'(?:\[\s*)?\{\s*"(?:[^"\\\n]|\\.)*"\s*:',
@@ -28,11 +28,11 @@ BEGINNINGS = {
     "a PDF file": rb"%PDF-",
     "an RTF file": rb"\{\\rtf",
 }
-"""How files begin that are not plain text, by their kind."""
+"""Patterns for the beginnings of files that are not plain text, keyed by the kind of file."""
 
 
 def detect_markup(path: Path) -> str:
-    """Returns the kind of a file that does not begin like plain text, or an empty text; never reads from a pipe."""
+    """Returns the kind of a file that is not plain text, otherwise an empty text; never reads from a pipe."""
     if not path.is_file():
         return ""
     with open_unpacked(path) as file:
@@ -41,7 +41,7 @@ def detect_markup(path: Path) -> str:
 
 
 def is_surely_utf8(data: bytes) -> bool:
-    """Returns whether bytes are UTF-8 with at least three letters beyond ASCII, which is hardly ever by chance."""
+    """Returns whether bytes are UTF-8 with at least three non-ASCII characters, which hardly ever happens by chance."""
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(data)
     except UnicodeDecodeError:
@@ -50,7 +50,7 @@ def is_surely_utf8(data: bytes) -> bool:
 
 
 def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """Yields the pairs of two files with the same number of lines."""
+    """Yields the pairs of two plain files with the same number of lines."""
     for number, (left, right) in aligned_lines([source, target], "line n of one must translate line n of the other"):
         source_text = decode(left, source, number, data, report)
         target_text = None if source_text is None else decode(right, target, number, data, report)
@@ -60,7 +60,7 @@ def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iter
 
 
 def aligned_lines(paths: Sequence[Path], rule: str) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Yields a line number and that line of each file; refuses files with different numbers of lines."""
+    """Yields each line number with that line of all files; raises an error if the numbers of lines differ."""
     readers = [lines(path) for path in paths]
     for number, row in enumerate(zip_longest(*readers), 1):
         if None in row:
@@ -82,7 +82,7 @@ def texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str,
 
 
 def decoded_lines(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[int, str]]:
-    """Yields the numbers and texts of lines; leaves out undecodable lines if the settings say so, and counts those."""
+    """Yields numbers and texts of the lines of a file; drops and counts undecodable lines if the settings say so."""
     for number, line in enumerate(lines(path), 1):
         text = decode(line, path, number, data, report)
         if text is not None:
@@ -90,11 +90,11 @@ def decoded_lines(path: Path, data: DataSettings, report: Report) -> Iterator[tu
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """Yields the lines of a file, which end at line feeds only, without line ends and byte-order mark."""
+    """Yields the lines of a file, split at line feeds only, without line ends and byte-order mark."""
     with open_unpacked(path) as file:
         for number, line in enumerate(file, 1):
             if b"\0" in line:
-                raise DataError("looks like a binary file; text in UTF-16 must be converted to UTF-8", path, number)
+                raise DataError("this looks like a binary file; convert UTF-16 text to UTF-8", path, number)
             if number == 1:
                 line = line.removeprefix(codecs.BOM_UTF8)
             yield line.removesuffix(b"\n").removesuffix(b"\r")
@@ -102,7 +102,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def open_unpacked(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file, gzipped or not, local or remote; errors while it is read name the file."""
+    """Opens a local or remote file and decompresses it if it is gzipped; errors during reading name the file."""
     try:
         with path.open("rb") as file:
             if path.suffix != ".gz":
@@ -116,13 +116,13 @@ def open_unpacked(path: Path) -> Iterator[BinaryIO]:
 
 
 def content(path: Path) -> bytes:
-    """Returns all bytes of a file, unpacked."""
+    """Returns the bytes of a file, decompressed if it is gzipped."""
     with open_unpacked(path) as file:
         return file.read()
 
 
 def text(path: Path) -> str:
-    """Returns the text of a file in UTF-8, with its byte-order mark and its line ends."""
+    """Returns the text of a UTF-8 file, including its byte-order mark and line ends."""
     whole = content(path)
     try:
         return whole.decode()
@@ -133,9 +133,9 @@ def text(path: Path) -> str:
 
 
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
-    """Opens a file with a unit for each line that has words in it."""
+    """Opens a file with a unit for each line that contains words."""
     if kind := detect_markup(path):
-        raise DataError(f"begins like {kind}, not like plain text: give it the suffix of its format", path)
+        raise DataError(f"the file looks like {kind}, not like plain text: use the suffix of its format", path)
     document = TextDocument(path, text(path), source, target)
     for match in re.finditer(r"[^\s\ufeff][^\n]*", document.text):
         line = match[0].rstrip()
@@ -145,7 +145,7 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
 
 
 def decode(line: bytes, path: Path, number: int, data: DataSettings, report: Report) -> str | None:
-    """Returns the text of a line, or None for one that is not UTF-8 if the settings drop such lines."""
+    """Decodes a line; returns None if it is not UTF-8 and the settings drop such lines."""
     try:
         return line.decode()
     except UnicodeDecodeError as error:
@@ -155,7 +155,7 @@ def decode(line: bytes, path: Path, number: int, data: DataSettings, report: Rep
             return None
         raise DataError(
             f"byte {error.start + 1} of the line (0x{line[error.start]:02X}) is not UTF-8: convert the file, e.g. "
-            "with iconv -f latin1 -t utf-8, or leave out such lines with regard train --data.undecodable drop",
+            "with iconv -f latin1 -t utf-8, or skip such lines with regard train --data.undecodable drop",
             path,
             number,
         ) from None

@@ -1,4 +1,4 @@
-"""The lines of a PO file: the entries on them, and how a text is written."""
+"""Parses the lines of PO files into entries, and formats texts as PO lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ESCAPES = {
 
 @dataclass
 class POValue:
-    """The strings after a keyword, and their first and last line, counted from 1."""
+    """The strings after a keyword, with their first and last line number."""
 
     first: int
     last: int
@@ -40,12 +40,12 @@ class POValue:
 
 @dataclass
 class POEntry:
-    """A message: the values of its keywords, and the line of its flags."""
+    """An entry of a PO file: the values of its keywords and the line of its flags."""
 
-    values: dict[str, POValue] = field(default_factory=dict)  # by keyword, such as msgid or msgstr[0], in their order
+    values: dict[str, POValue] = field(default_factory=dict)  # values by keyword, such as msgid or msgstr[0], in order
     fuzzy: bool = False
-    flags: int = 0  # the first line with flags, or 0 without flags
-    begin: int = 0  # the line before which new flags are written
+    flags: int = 0  # number of the first line with flags, or 0 if there is none
+    begin: int = 0  # number of the line before which new flags are inserted
 
     @property
     def line(self) -> int:
@@ -53,7 +53,7 @@ class POEntry:
 
     @property
     def is_translated(self) -> bool:
-        """True once it has a msgstr, after which the next entry may begin."""
+        """True if the entry already has a msgstr, so that the next entry may begin."""
         return any(key.startswith("msgstr") for key in self.values)
 
     @property
@@ -62,13 +62,13 @@ class POEntry:
 
     @property
     def header(self) -> dict[str, str]:
-        """The fields of the header, by their names in lower case."""
+        """The fields of the header, keyed by their lower-case names."""
         text = "".join(value.text for key, value in self.values.items() if key.startswith("msgstr"))
         fields = (line.partition(":") for line in text.split("\n"))
         return {name.strip().lower(): value.strip() for name, _, value in fields}
 
     def forms(self, at_least: int) -> list[tuple[str, str]]:
-        """Returns the source and the keyword of each translation; a plural has `at_least` this number of them."""
+        """Returns the source and keyword of each translation; a plural has `at_least` this number of forms."""
         single = self.values["msgid"].text
         if "msgid_plural" not in self.values:
             return [(single, "msgstr")]
@@ -77,41 +77,39 @@ class POEntry:
         return [(single if i == 0 and count > 1 else plural, f"msgstr[{i}]") for i in range(count)]
 
     def require_complete(self, path: Path) -> None:
-        """Refuses an entry that lacks a string or its msgstr."""
+        """Raises an error if the entry lacks a string or its msgstr."""
         for key, value in self.values.items():
             if not value.parts:
-                raise DataError(f"{key} without a string after it", path, value.first)
+                raise DataError(f"{key} is not followed by a string", path, value.first)
         if self.values and not self.is_translated:
-            raise DataError("an entry without msgstr", path, next(iter(self.values.values())).first)
+            raise DataError("this entry has no msgstr", path, next(iter(self.values.values())).first)
 
 
 @dataclass(frozen=True)
 class LineDecoder:
-    """Decodes the lines of a file by its charset."""
+    """Decodes the lines of a PO file from its charset."""
 
     charset: str
     path: Path
     errors: str = "strict"
-    declared: str = ""  # the charset as the header spells it, if it does
-    line: int = 0  # of that declaration
+    declared: str = ""  # the charset as written in the header; empty if it is not declared
+    line: int = 0  # line number of the declaration
 
     def __call__(self, line: bytes, number: int) -> str:
         try:
             return line.decode(self.charset, self.errors)
         except UnicodeError:
-            name = f"{self.declared}, the charset that its header declares" if self.declared else "UTF-8"
-            advice = "write its real charset into the header, or convert it with msgconv -t utf-8"
-            raise DataError(f"is not in {name}: {advice}", self.path, number) from None
+            name = f"{self.declared}, the charset declared in the header" if self.declared else "UTF-8"
+            advice = "write the actual charset into the header, or convert the file with msgconv -t utf-8"
+            raise DataError(f"this line is not in {name}: {advice}", self.path, number) from None
 
     def strings(self, line: str, position: int, number: int) -> list[str]:
-        """Returns the quoted strings of a line from a position to its end."""
+        """Returns the quoted strings of a line, beginning at a position."""
         strings = []
         while position < len(line):
             match = STRING.match(line, position)
             if match is None:
-                fault = (
-                    "a string without its closing quotation mark" if line[position] == '"' else "text outside a string"
-                )
+                fault = "a string has no closing quotation mark" if line[position] == '"' else "text outside a string"
                 raise DataError(f"{fault}: {line[position : position + 30]}", self.path, number)
             strings.append(ESCAPE.sub(self._character, match[1]) if "\\" in match[1] else match[1])
             position = match.end()
@@ -127,26 +125,26 @@ class LineDecoder:
 
 
 def line_decoder(lines: Sequence[bytes], path: Path, errors: str = "strict") -> LineDecoder:
-    """Returns a decoder for the charset that the first entry declares, or else for UTF-8."""
+    """Returns a decoder for the charset declared in the header, or for UTF-8 if none is declared."""
     messages = 0
     for number, line in enumerate(lines, 1):
         messages += line.startswith(b"msgid ")
         if messages > 1:
             break
         match = CHARSET.search(line) if line.lstrip().startswith((b'"', b"msgstr")) else None
-        if match and match[1] != b"CHARSET":  # which templates have
+        if match and match[1] != b"CHARSET":  # templates contain this placeholder
             declared = match[1].decode("ascii", "replace")
             name = charset(declared, path, number)
             others = b"".join(line for line in lines if not line.startswith(b"#") and not line.isascii())
             if not name.startswith(("utf", "gb18030")) and is_surely_utf8(others):
-                advice = "write charset=UTF-8 into its header"
-                raise DataError(f"declares the charset {declared}, but is in UTF-8: {advice}", path, number)
+                advice = "write charset=UTF-8 into the header"
+                raise DataError(f"the declared charset is {declared}, but the file is in UTF-8: {advice}", path, number)
             return LineDecoder(name, path, errors, declared, number)
     return LineDecoder("utf-8", path, errors)
 
 
 def charset(name: str, path: Path, number: int) -> str:
-    """Returns Python's name of a charset; refuses one without ASCII, in which keywords could not be found."""
+    """Returns the Python name of a charset; raises an error if it is unknown or does not contain ASCII."""
     ascii_text = string.printable.translate({ord(character): None for character in "~\x0b\x0c"})
     try:
         is_usable = ascii_text.encode(name) == ascii_text.encode()
@@ -158,14 +156,14 @@ def charset(name: str, path: Path, number: int) -> str:
 
 
 def entries(lines: Sequence[bytes], decode: LineDecoder) -> Iterator[POEntry]:
-    """Yields the entries of a file that are not obsolete, from its lines without line feeds."""
+    """Yields the entries of a file, except obsolete ones; `lines` are its lines without line feeds."""
     entry, value = POEntry(), None
     for number, raw in enumerate(lines, 1):
         line = (raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw).strip()
         if line.startswith(b'"'):
             if value is None:
                 beginning = line[:30].decode("ascii", "replace")
-                raise DataError(f"a string without msgid or msgstr: {beginning}", decode.path, number)
+                raise DataError(f"a string does not belong to a msgid or msgstr: {beginning}", decode.path, number)
             value.parts += decode.strings(decode(line, number), 0, number)
             value.last = number
             continue
@@ -188,10 +186,10 @@ def entries(lines: Sequence[bytes], decode: LineDecoder) -> Iterator[POEntry]:
 
 
 def _begin_value(entry: POEntry, line: str, decode: LineDecoder, number: int) -> POValue:
-    """Adds the value of the keyword on a line; refuses a keyword that may not come next."""
+    """Adds the value of the keyword on a line; raises an error if the keyword is not allowed here."""
     match = KEYWORD.match(line)
     if match is None:
-        raise DataError(f"neither a comment nor msgid, msgstr or a string: {line[:30]}", decode.path, number)
+        raise DataError(f"expected a comment, msgid, msgstr or a string: {line[:30]}", decode.path, number)
     keyword, form = match.groups()
     key = keyword if form is None else f"msgstr[{int(form)}]"
     forms = sum(each.startswith("msgstr") for each in entry.values)
@@ -211,7 +209,7 @@ def _begin_value(entry: POEntry, line: str, decode: LineDecoder, number: int) ->
 
 
 def format_value(key: str, text: str, width: int) -> list[str]:
-    """Returns the lines of a keyword and its text: one if it fits, else more, cut after spaces and line ends."""
+    """Formats a keyword and its text as PO lines, which are broken after spaces and line ends if necessary."""
     pieces = [piece.translate(ESCAPES) for piece in re.findall(r"[^\n]*\n|[^\n]+", text)]
     if len(pieces) <= 1 and _columns(key) + 1 + sum(map(_columns, pieces)) <= width:
         return [f'{key} "{"".join(pieces)}"']
@@ -229,5 +227,5 @@ def format_value(key: str, text: str, width: int) -> list[str]:
 
 
 def _columns(text: str) -> int:
-    """Returns the width of a text on a screen."""
+    """Returns the width of a text in terminal columns."""
     return len(text) + sum(unicodedata.east_asian_width(character) in "WF" for character in text)

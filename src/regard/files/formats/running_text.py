@@ -1,4 +1,4 @@
-"""Running text: .txt files, whole or split into documents, and .jsonl with a document per line; gzipped or not."""
+"""Reads running text from .txt files, whole or split into documents, and from .jsonl files with a document per line."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from regard.tokens.text_pairs import Location
 
 SEPARATOR = "<|endoftext|>"
 PART = 100_000
-"""Characters after which a long document is split, to bound the memory that it needs."""
+"""Number of characters after which a long document is split, to limit memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentPart:
-    """A document or a part of one; joined parts give the text of the document."""
+    """A document or a part of a document; joined together, the parts are the text of the document."""
 
     text: str
-    begins: bool  # True for the first part of a document
+    begins: bool  # whether this is the first part of a document
     where: Location
 
 
 def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[DocumentPart]:
-    """Yields the documents of files in parts, as composed characters (NFC).
+    """Yields the documents of files in parts, normalized to NFC.
 
-    Documents are split before a line end that follows a visible character, where no token crosses the boundary.
+    Documents are split before a line end after a visible character, because no token crosses such a boundary.
     """
     for path in files:
         if suffix(path) not in (".jsonl", ".md"):
-            require_plain(path, "take its text out of it, or put it under text in a .jsonl")
+            require_plain(path, 'extract its text, or write it under "text" in a .jsonl file')
     for path in files:
         if suffix(path) == ".jsonl":
             yield from _read_objects(path, data, report)
@@ -60,7 +60,7 @@ def _lines(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str
 
 
 def _split(lines: Iterable[tuple[str | None, Location]], report: Report) -> Iterator[DocumentPart]:
-    """Yields the parts of documents without the white space around them; leaves out blank documents."""
+    """Yields the parts of documents without surrounding white space; skips blank documents."""
     part: list[str] = []
     size, begins, begin = 0, True, Location("", 0)
     for line, where in lines:
@@ -80,7 +80,7 @@ def _split(lines: Iterable[tuple[str | None, Location]], report: Report) -> Iter
 
 
 def _read_objects(path: Path, data: DataSettings, report: Report) -> Iterator[DocumentPart]:
-    """Yields a document per line: the text under "text" or "content"."""
+    """Yields the document on each line, which is the text under "text" or "content"."""
     for record, where in json_texts.records(path, data, report):
         text = next((record[key] for key in ("text", "content") if isinstance(record.get(key), str)), None)
         if text is None:

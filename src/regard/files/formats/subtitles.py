@@ -1,4 +1,4 @@
-"""SRT and WebVTT: the texts of cues are units; numbers, times, notes and styles stay."""
+"""Opens SRT and WebVTT subtitles as documents: the texts of cues are units; numbers, times and styles are kept."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MARKS = {
     ".srt": re.compile(r"</?(?:[ibus]|font)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE),
     ".vtt": re.compile(r"<[^<>]*>"),
 }
-WORD = re.compile(r"(?:<[^<>]{0,200}>|\S)++")  # in which no line is broken
-DASHES = "\N{EN DASH}\N{EM DASH}\N{HYPHEN}-"  # one of them begins the line of each of two speakers
+WORD = re.compile(r"(?:<[^<>]{0,200}>|\S)++")  # a word with its tags, within which lines are not broken
+DASHES = "\N{EN DASH}\N{EM DASH}\N{HYPHEN}-"  # if two people speak, each line begins with a dash
 
 
 @dataclass(frozen=True, slots=True)
 class CueLine:
-    """A line that is not blank, and its position."""
+    """A non-blank line and its position."""
 
     start: int
     text: str
@@ -48,14 +48,14 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
         first = block[0]
         times = [k for k, line in enumerate(block) if line.is_time]
         if kind == ".vtt" and i == 0 and not re.match(r"WEBVTT(?:\s|$)", first.text):
-            raise document.fault("a WebVTT file begins with the line WEBVTT", first.start)
+            raise document.fault("a WebVTT file must begin with the line WEBVTT", first.start)
         if kind == ".vtt" and (not times or first.text.startswith("NOTE")):
             continue
-        before = len(block) if not times else max(times[0] - 1, 0)  # lines before the number of the first cue
+        before = len(block) if not times else max(times[0] - 1, 0)  # number of lines before the number of the first cue
         if kind == ".srt" and before and not has_cues:
-            raise document.fault("a time such as 00:00:01,000 --> 00:00:02,500 has to come first", first.start)
+            raise document.fault("expected a time such as 00:00:01,000 --> 00:00:02,500 first", first.start)
         if kind == ".srt" and not (before == 1 and first.is_number):
-            _add_cue(document, block[:before], kind)  # the rest of a cue with a blank line in it
+            _add_cue(document, block[:before], kind)  # the rest of a cue that contains a blank line
         for begin, end in pairwise([*times, len(block)]):
             has_cues = True
             if not TIME.fullmatch(block[begin].text):
@@ -66,7 +66,7 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
 
 
 def _blocks(text: str) -> Iterator[list[CueLine]]:
-    """Yields the lines between blank ones."""
+    """Yields blocks of lines, which are separated by blank lines."""
     block: list[CueLine] = []
     for match in re.finditer(r"[^\n]*\n|[^\n]+", text):
         mark = match[0].startswith("\ufeff")
@@ -101,7 +101,7 @@ def _add_cue(document: TextDocument, lines: Sequence[CueLine], kind: str) -> Non
 
 
 def _writer(kind: str, marks: Sequence[str], most: int, width: int, line_end: str) -> Write:
-    """Returns a function that breaks a translation into lines of about the same length, `most` at most."""
+    """Returns a function that breaks a translation into at most `most` lines of similar length."""
 
     def write(text: str) -> str:
         text = on_one_line(text).strip()
@@ -123,7 +123,7 @@ def _writer(kind: str, marks: Sequence[str], most: int, width: int, line_end: st
 
 
 def _between_marks(text: str, marks: Sequence[str], change: Write) -> str:
-    """Returns a text in which everything but the marks is changed."""
+    """Applies `change` to all parts of a text except its marks."""
     known, pieces, position = set(marks), [], 0
     for match in re.finditer("<[^<>]*>", text):
         if match[0] in known:

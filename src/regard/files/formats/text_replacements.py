@@ -1,4 +1,4 @@
-"""A document in UTF-8 in which translations replace parts of the text, and every other byte stays."""
+"""A UTF-8 document in which translations replace parts of the text; all other bytes remain unchanged."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from regard.tokens.clean_text import SURROGATE
 from regard.tokens.text_pairs import Location
 
 Write = Callable[[str], str]
-"""Spells a translation as its format requires, for example with escapes."""
+"""A function that encodes a translation as its format requires, for example with escapes."""
 
 
 class TextDocument:
-    """Units of translation, each with the part of the text that its translation replaces."""
+    """A UTF-8 document with its units and, for each unit, the part of the text that the translation replaces."""
 
     def __init__(self, path: Path, text: str, source_language: str = "", target_language: str = "") -> None:
         self.path, self.text = path, text
         self.source_language, self.target_language = source_language, target_language
         self.notes: list[str] = []
         self.units: list[Unit] = []
-        self.language: tuple[int, int, Write] | None = None  # the part of the text that names its language
+        self.language: tuple[int, int, Write] | None = None  # the part of the text that declares its language
         self._parts: list[tuple[int, int, Write]] = []
         self._ends = [match.end() for match in re.finditer("\n", text)]
 
     def location(self, position: int) -> Location:
-        """Returns the line of a character of the text."""
+        """Returns the location of the line at a position of the text."""
         return Location(str(self.path), bisect(self._ends, position) + 1)
 
     def fault(self, message: str, position: int) -> DataError:
-        """Returns an error that names the line of a character."""
+        """Returns an error for the line at a position of the text."""
         return DataError(message, self.path, self.location(position).line)
 
     def add(
@@ -54,7 +54,7 @@ class TextDocument:
         self._parts.append((start, end, write))
 
     def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
-        """Returns the document with these translations, by the numbers of their units."""
+        """Returns the document with the translations `targets`, keyed by unit index."""
         parts = [(self._parts[number], replace_surrogates(target)) for number, target in targets.items()]
         if targets and language and self.language:
             parts.append((self.language, language))
@@ -62,7 +62,7 @@ class TextDocument:
 
 
 def splice(text: AnyStr, edits: Iterable[tuple[int, int, AnyStr]]) -> AnyStr:
-    """Returns a text with text[start:end] replaced for each (start, end, new), which are sorted."""
+    """Replaces text[start:end] by `new` for each of the sorted edits (start, end, new)."""
     pieces: list[AnyStr] = []
     position = 0
     for start, end, new in edits:
@@ -73,24 +73,24 @@ def splice(text: AnyStr, edits: Iterable[tuple[int, int, AnyStr]]) -> AnyStr:
 
 
 def replace_surrogates(text: str) -> str:
-    """Returns a text with replacement characters for surrogates, which UTF-8 cannot encode."""
+    """Replaces surrogates, which UTF-8 cannot encode, by U+FFFD."""
     return SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def has_words(text: str) -> bool:
-    """Returns whether a text has a letter, and no surrogate that could not be written back."""
+    """Returns whether a text contains letters, and no surrogates, which could not be written back."""
     return any(map(str.isalpha, text)) and not SURROGATE.search(text)
 
 
 def on_one_line(text: str) -> str:
-    """Returns a text with spaces for its line ends."""
+    """Replaces line ends by spaces."""
     return re.sub(r"[\r\n]+", " ", text)
 
 
 def wrap(words: Sequence[str], width: int, may_begin: Callable[[str], bool] = bool) -> list[str]:
-    """Joins words to lines of at most `width` characters if no word is longer.
+    """Joins words to lines of at most `width` characters, unless a single word is longer.
 
-    Only words for which `may_begin` is true begin a line after the first.
+    A line after the first begins only with a word for which `may_begin` is true.
     """
     lines: list[list[str]] = []
     length = 0

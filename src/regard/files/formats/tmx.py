@@ -1,4 +1,4 @@
-"""TMX 1.1 to 1.4b: texts in any number of languages, streamed for training and filled in as documents."""
+"""Translation memories in TMX 1.1 to 1.4b: streams their texts in any languages, and opens them as documents."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from regard.settings import DataSettings
 from regard.tokens.language_directions import normalize_code, primary
 from regard.tokens.text_pairs import Location, Pair
 
-CODES = {"bpt", "ept", "it", "ph", "ut"}  # elements with native code, in which only a <sub> has text
-MOST_LANGUAGES = 1000  # that are remembered
-ANY = "*all*"  # a srclang that stands for every language
-MACHINE = {"creationtool": "regard", "creationid": "MT!"}  # attributes of a tuv that nobody has reviewed
+CODES = {"bpt", "ept", "it", "ph", "ut"}  # elements with native code, in which only <sub> contains text
+MOST_LANGUAGES = 1000  # maximum number of languages that are recorded
+ANY = "*all*"  # the value of srclang that stands for all languages
+MACHINE = {"creationtool": "regard", "creationid": "MT!"}  # attributes of machine translations
 
 
 class TMXReader:
-    """Streams the texts of a file and remembers its languages."""
+    """Streams the texts of a TMX file and records its languages."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.source = ""  # language of the source, from the header
+        self.source = ""  # the source language declared in the header
         self.languages: dict[str, None] = {}
 
     def units(self) -> Iterator[tuple[int, list[tuple[str, str]]]]:
-        """Yields the line of each tu and its texts without inline codes, each with its language."""
+        """Yields the line of each tu and its (language, text) pairs, without inline codes."""
         for element in ElementReader(self.path, ("tmx",), ("tu", "header")).elements():
             if element.name == "header":
                 self.source = element.attributes.get("srclang", "")
@@ -67,7 +67,7 @@ def _language(variant: Element) -> str:
 
 
 def _in_language(texts: Sequence[tuple[str, str]], wanted: str) -> tuple[str, list[str]]:
-    """Returns the code and the texts of a language, or else of its first region; leaves out empty texts."""
+    """Returns the code and the non-empty texts of a language, or else of its first regional variant."""
     matching = [(normalize_code(code), text) for code, text in texts if code and text and matches_code(code, wanted)]
     codes = [code for code, _ in matching]
     chosen = normalize_code(wanted) if normalize_code(wanted) in codes else codes[0] if codes else ""
@@ -75,7 +75,7 @@ def _in_language(texts: Sequence[tuple[str, str]], wanted: str) -> tuple[str, li
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """Yields the pairs of the two languages in the settings, or else of the two in the file."""
+    """Yields the pairs in the two languages of the settings or, if they are not set, of the file."""
     source, target = languages(
         path,
         "" if data.source == DataSettings.source else data.source,
@@ -92,18 +92,19 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
             for _ in range(1, max(len(sources), len(targets))):
                 report.drop("repeated language", where)
     if is_empty:
-        raise DataError(f"has no text in both {source} and {target}: its languages are {_list(reader.languages)}", path)
+        known = _list(reader.languages)
+        raise DataError(f"no entry has texts in both {source} and {target}: the languages are {known}", path)
 
 
 def rows(path: Path, names: Collection[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yields the line of each tu, and by language the first of its texts in these languages."""
+    """Yields the line of each tu, and its first text in each of the languages `names`."""
     for line, texts in TMXReader(path).units():
         by_name = {name: _in_language(texts, name)[1] for name in names}
         yield line, {name: matching[0] for name, matching in by_name.items() if matching}
 
 
 def languages(path: Path, source: str = "", target: str = "") -> tuple[str, str]:
-    """Returns the two languages of a file, as far as they are not given; refuses to guess among several."""
+    """Returns `source` and `target` or, if empty, the languages of the file; raises an error if they are ambiguous."""
     if source and target:
         return source, target
     reader = TMXReader(path)
@@ -115,7 +116,7 @@ def languages(path: Path, source: str = "", target: str = "") -> tuple[str, str]
 
 
 def _choose(codes: Collection[str], source: str, path: Path) -> tuple[str, str]:
-    """Returns the source and the one other language."""
+    """Returns the source language and the only other language."""
     first = best_match(codes, source) if source and source != ANY else None
     others = [code for code in codes if first is None or not same_language(code, first)]
     others = [code for code in others if first is None or primary(code) != primary(first)] or others
@@ -123,8 +124,8 @@ def _choose(codes: Collection[str], source: str, path: Path) -> tuple[str, str]:
         return first, others[0]
     if len(codes) > 1:
         example = f"regard train --source {first or 'LANGUAGE'} --target LANGUAGE"
-        raise DataError(f"has several languages ({_list(codes)}): name two of them, as in {example}", path)
-    raise DataError(f"has texts in one language only ({_list(codes)})" if codes else "contains no texts", path)
+        raise DataError(f"the file has several languages ({_list(codes)}): specify two of them with {example}", path)
+    raise DataError(f"all texts are in one language ({_list(codes)})" if codes else "the file contains no texts", path)
 
 
 def _list(codes: Collection[str]) -> str:
@@ -137,16 +138,16 @@ def _list(codes: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TMXEntry:
-    """A text, and the position of its translation if there is one."""
+    """A source text, with the elements of the source and of its translation, if there is one."""
 
     source: Segment
     unit: Unit
-    variant: Element  # of the source
+    variant: Element  # tuv of the source
     target: Element | None
 
 
 class TMX:
-    """A memory whose texts in one language are filled in from those in another."""
+    """A TMX file as a document, in which the texts in one language are translated into another."""
 
     def __init__(self, path: Path, source: str = "", target: str = "") -> None:
         self.content = load(path)
@@ -161,11 +162,11 @@ class TMX:
             first, second = (header, target) if target else _choose(codes, source or header, path)
             source, target = source or best_match(codes, first) or "", target or second
         if not source or source == ANY:
-            raise DataError(f"its source language is unknown: set srclang in its header to one of {_list(codes)}", path)
+            raise DataError(f"the source language is unknown: set srclang in the header to one of {_list(codes)}", path)
         self.notes: list[str] = []
         self.source_language = best_match(codes, source) or source
         self.target_language = best_match(codes, target) or target
-        self._wanted = [  # without a region that the file does not have
+        self._wanted = [  # a region that does not occur in the file is dropped
             code if any(matches_code(each, code) for each in codes) else match
             for code, match in ((source, self.source_language), (target, self.target_language))
         ]
@@ -186,7 +187,7 @@ class TMX:
         return TMXEntry(text, unit, source, target)
 
     def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
-        """Returns the file with these translations, each in a tuv that is marked as made by a machine."""
+        """Returns the file with the translations `targets`, each in a tuv that is marked as a machine translation."""
         edits = []
         for number, text in targets.items():
             entry = self.entries[number]
@@ -198,12 +199,12 @@ class TMX:
         return self.content.edited(edits)
 
     def _named(self, name: str, inside: bytes, attributes: bytes = b"") -> bytes:
-        """Returns an element of this format, whose name may have a prefix."""
+        """Returns an element with the namespace prefix of the file."""
         name_in_file = (self._tree.prefix + name).encode()
         return b"<%s%s>%s</%s>" % (name_in_file, attributes, inside, name_in_file)
 
     def _filled(self, variant: Element, segment: bytes) -> bytes:
-        """Returns a tuv with another text in it."""
+        """Returns a tuv with its text replaced."""
         old, text = variant.find("seg"), self.content.text
         if old is None:
             inside = text[variant.inside : variant.until] + self._named("seg", segment)
@@ -213,15 +214,15 @@ class TMX:
         return rewrite_element(variant, self.content, inside, **MACHINE)
 
     def _added(self, variant: Element, segment: bytes) -> tuple[int, int, bytes]:
-        """Returns a new tuv for the end of a tu, in the form of the tuv of the source."""
+        """Returns the edit that adds a tuv at the end of a tu, formatted like the tuv of the source."""
         seg = variant.find("seg")
         assert variant.parent
-        assert seg  # it has the source
+        assert seg  # it contains the source text
         name = "xml:lang" if "xml:lang" in variant.attributes else "lang"
         attributes = {name: self.target_language.replace("_", "-"), **MACHINE}
         spelled = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items()).encode()
         inside = self.content.text[variant.inside : variant.until]
-        space = inside[len(inside.rstrip()) :]  # before the closing tag
+        space = inside[len(inside.rstrip()) :]  # white space before the closing tag
         closing = space[space.rfind(b"\n") - (b"\r\n" in space) :] if b"\n" in space else b""
         inner = indentation(seg, self.content) + self._named("seg", segment) + closing
         end = variant.parent.children("tuv")[-1].end
@@ -232,7 +233,7 @@ open_document = TMX
 
 
 def _variant(element: Element, wanted: str) -> Element | None:
-    """Returns the first tuv of a tu in a language, or else in a region of it."""
+    """Returns the first tuv of a tu in a language, or else in a regional variant of it."""
     matching = [each for each in element.children("tuv") if matches_code(_language(each), wanted)]
     exact = [each for each in matching if normalize_code(_language(each)) == normalize_code(wanted)]
     return next(iter(exact or matching), None)

@@ -1,4 +1,4 @@
-"""XLIFF 1.0 to 1.2 and 2.0 to 2.1: segments and their translations, which are written back in place."""
+"""Reads the segments of XLIFF 1.0 to 1.2 and 2.0 to 2.1, and writes translations back in place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEEDS_REVIEW = "needs-review-translation"
 
 @dataclass(frozen=True, slots=True)
 class XLIFFEntry:
-    """A segment, and the element that holds its translation or will hold it."""
+    """A segment, and the element that contains or will contain its translation."""
 
     source: Segment
     target: Segment
@@ -40,7 +40,7 @@ class XLIFFEntry:
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """Yields the finished translations of a file; leaves out what must not be translated (`translate="no"`)."""
+    """Yields the finished translations of a file; skips elements with `translate="no"`."""
     for entry in XLIFF(path).entries:
         is_reversed = _is_reversed(entry, data)
         if entry.unit.state == "done":
@@ -50,13 +50,13 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
 
 
 def languages(path: Path, source: str = "", target: str = "") -> tuple[str, str]:
-    """Returns the source and the target language that a file declares."""
+    """Returns the source and target language declared in a file."""
     document = XLIFF(path, source, target)
     return document.source_language, document.target_language
 
 
 class XLIFF:
-    """A file with its segments; of one with several languages, those in the wanted ones."""
+    """An XLIFF file with its segments; if it has several languages, those in the requested ones."""
 
     def __init__(self, path: Path, source: str = "", target: str = "") -> None:
         self.content = load(path)
@@ -65,14 +65,14 @@ class XLIFF:
         elements = (each for each in tree.elements() if each.inherited("translate") != "no")
         entries = [entry for element in elements for entry in _entries(element, self.content)]
         matching = [entry for entry in entries if _matches(entry.holder, source, target)]
-        self.entries = matching or entries  # a file of one language is wanted, whatever its language is called
+        self.entries = matching or entries  # if no language matches, all segments are used
         self.units = [entry.unit for entry in self.entries]
         self._prefix = tree.prefix.encode()
         first = self.entries[0].holder if self.entries else None
         self.source_language, self.target_language = (_language(first, side) for side in ("source", "target"))
 
     def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
-        """Returns the file with these translations: in XLIFF 1 they need review, in XLIFF 2 their state is initial."""
+        """Returns the file with translations, in the state needs-review-translation (XLIFF 1) or initial (XLIFF 2)."""
         by_holder: dict[Element, dict[XLIFFEntry, str]] = {}
         for number in sorted(targets):
             by_holder.setdefault(self.entries[number].holder, {})[self.entries[number]] = targets[number]
@@ -82,7 +82,7 @@ class XLIFF:
         return self.content.edited(edits)
 
     def _fill(self, holder: Element, entries: Mapping[XLIFFEntry, str]) -> Iterator[ByteEdit]:
-        """Yields the edits that put translations into one holder."""
+        """Yields the edits that write translations into one trans-unit or segment."""
         line_end = line_end_of(self.content)
         written = {entry.part: write_segment(text, entry.source.marks, line_end) for entry, text in entries.items()}
         states = {"state": NEEDS_REVIEW} if holder.name == "trans-unit" else {}
@@ -94,7 +94,7 @@ class XLIFF:
             yield target.start, target.end, rewrite_element(target, self.content, inside, **states)
         else:
             before = holder.find("seg-source") or holder.find("source")
-            assert before  # there would be no unit
+            assert before  # every unit has a source
             tag = with_attributes(b"<%starget>" % self._prefix, **states)
             new = indentation(before, self.content) + tag + inside + b"</%starget>" % self._prefix
             yield before.end, before.end, new
@@ -104,9 +104,9 @@ class XLIFF:
             yield self._with_attributes(holder, approved="no")
 
     def _joined_parts(self, holder: Element, target: Element | None, written: Mapping[str | None, bytes]) -> bytes:
-        """Returns the content of a target with the parts of its source, as far as they are translated."""
+        """Returns the content of a target that is divided into parts like its source."""
         source, text = holder.find("seg-source"), self.content.text
-        assert source  # it has the parts
+        assert source  # it contains the parts
         old = {part.attributes.get("mid"): text[part.inside : part.until] for part in _parts(target)}
         pieces, position = [], source.inside
         for part in _parts(source):
@@ -117,7 +117,7 @@ class XLIFF:
         return b"".join([*pieces, text[position : source.until]])
 
     def _declare(self, language: str, homes: Mapping[Element, None]) -> Iterator[ByteEdit]:
-        """Yields the edits that name the language of the translations where it is missing."""
+        """Yields the edits that declare the target language where it is missing."""
         for home in homes:
             name = "target_language" if home.name == "file" else "trgLang"
             if name.replace("_", "-") not in home.attributes:
@@ -163,13 +163,13 @@ def _entries(element: Element, content: Content) -> Iterator[XLIFFEntry]:
 
 
 def _parts(element: Element | None) -> list[Element]:
-    """Returns the segments of XLIFF 1 in a seg-source or a target."""
+    """Returns the segments (mrk) in a seg-source or target of XLIFF 1."""
     marks = element.children("mrk") if element else []
     return [mark for mark in marks if mark.attributes.get("mtype") == "seg"]
 
 
 def _texts_between(element: Element | None, content: Content) -> set[bytes]:
-    """Returns everything but white space that an element has beside its segments."""
+    """Returns the content of an element outside its segments, without white space."""
     parts = set(_parts(element))
     others = [each for each in element.content if each not in parts] if element else []
     return {
@@ -185,7 +185,7 @@ def _state(translation: Segment, holder: Element, target: Element | None) -> Tra
 
 
 def _home(holder: Element) -> Element | None:
-    """Returns the element that declares the languages of a unit: a file of XLIFF 1, or the root of XLIFF 2."""
+    """Returns the element that declares the languages of a unit: the file in XLIFF 1, or the root in XLIFF 2."""
     name = "file" if holder.name == "trans-unit" else "xliff"
     element: Element | None = holder
     while element and element.name != name:
@@ -199,13 +199,13 @@ def _language(holder: Element | None, side: str) -> str:
 
 
 def _matches(holder: Element, source: str, target: str) -> bool:
-    """Returns whether a unit is in the wanted languages, as far as both are known."""
+    """Returns whether the languages of a unit match `source` and `target`; unknown languages always match."""
     pairs = (_language(holder, "source"), source), (_language(holder, "target"), target)
     return all(not declared or not wanted or same_language(declared, wanted) for declared, wanted in pairs)
 
 
 def _is_reversed(entry: XLIFFEntry, data: DataSettings) -> bool:
-    """Returns whether the source is wanted as the target; refuses other languages."""
+    """Returns whether a file translates in the reverse direction; raises an error if its languages do not match."""
     source = "" if data.source == DataSettings.source else data.source
     target = "" if data.target == DataSettings.target else data.target
     if _matches(entry.holder, source, target):
@@ -214,8 +214,8 @@ def _is_reversed(entry: XLIFFEntry, data: DataSettings) -> bool:
         return True
     declared = " to ".join(_language(entry.holder, side) for side in ("source", "target"))
     raise DataError(
-        f"translates from {declared}, not from {source} to {target}: leave it out, or name other languages, as in "
-        "regard train --source LANGUAGE --target LANGUAGE",
+        f"this file translates from {declared}, not from {source} to {target}: leave it out, or specify other "
+        "languages with regard train --source LANGUAGE --target LANGUAGE",
         entry.unit.where.path,
         entry.unit.where.line,
     )

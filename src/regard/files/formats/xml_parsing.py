@@ -1,6 +1,7 @@
-"""XML as a stream of elements, or as elements with their positions in the file.
+"""Parses XML as a stream of elements, or into elements with their positions in the file.
 
-The parser is expat. It fetches nothing, refuses declared entities, and holds a bounded part of a streamed file.
+The parser is expat. It loads nothing from the network, rejects entity declarations, and holds only a limited part of a
+streamed file in memory.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from regard.errors import DataError
 from regard.files.formats import plain_text as plain
 from regard.files.formats.text_replacements import splice
 
-DEEPEST = 200  # nested elements
-LONGEST_TAG = 1 << 22  # bytes of a tag or a comment
-LONGEST_ELEMENT = 1 << 23  # characters in an element of a streamed file
-ELEMENT_SIZE = 1 << 8  # characters that an element in it counts for
-LARGEST = 1 << 29  # bytes of a file that is held in memory
-PIECE = 1 << 18  # bytes that are read at a time
-BYTE_ORDER_MARKS = [  # a longer mark comes before its own prefix
+DEEPEST = 200  # maximum depth of nested elements
+LONGEST_TAG = 1 << 22  # maximum size of a tag or comment in bytes
+LONGEST_ELEMENT = 1 << 23  # maximum number of characters in an element of a streamed file
+ELEMENT_SIZE = 1 << 8  # number of characters for which a nested element counts
+LARGEST = 1 << 29  # maximum size in bytes of a file that is held in memory
+PIECE = 1 << 18  # number of bytes that are read at a time
+BYTE_ORDER_MARKS = [  # longer marks come before their prefixes
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF8, "utf-8"),
@@ -32,13 +33,13 @@ BYTE_ORDER_MARKS = [  # a longer mark comes before its own prefix
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 ]
 DECLARED = re.compile(rb"<\?xml\s[^>]*?encoding\s*=\s*[\"']([A-Za-z][\w.-]*)[\"']")
-NOT_TEXT = {"idna", "punycode", "raw_unicode_escape", "unicode_escape", "utf-7"}  # codecs that no file is encoded in
+NOT_TEXT = {"idna", "punycode", "raw_unicode_escape", "unicode_escape", "utf-7"}  # codecs that files do not use
 TAG = re.compile(rb"<[^>\"']*+(?:(?:\"[^\"]*+\"|'[^']*+')[^>\"']*+)*+>")
 
 
 @dataclass
 class Content:
-    """A whole file: its bytes, and its text as UTF-8, to which all positions refer."""
+    """A file in memory: its bytes, and its text in UTF-8, to which all positions refer."""
 
     path: Path
     raw: bytes
@@ -47,7 +48,7 @@ class Content:
     text: bytes
 
     def edited(self, edits: list[tuple[int, int, bytes]]) -> bytes:
-        """Returns the file in its own encoding, with text[start:end] replaced for each edit."""
+        """Returns the file in its original encoding, with text[start:end] replaced by `new` for each edit."""
         if not edits:
             return self.raw
         text = splice(self.text, sorted(edits, key=lambda edit: edit[:2]))
@@ -55,50 +56,50 @@ class Content:
 
 
 def load(path: Path) -> Content:
-    """Reads a whole file; refuses one that could not be written back byte for byte."""
+    """Reads a whole file; raises an error if it could not be written back byte for byte."""
     with plain.open_unpacked(path) as file:
         raw = file.read(LARGEST + 1)
     if len(raw) > LARGEST:
-        raise DataError(f"has more than {LARGEST:,} bytes, which is too much to fill in: split it", path)
+        raise DataError(f"the file has more than {LARGEST:,} bytes: split it into smaller files", path)
     mark, encoding = encoding_of(raw, path)
     try:
         text = raw[len(mark) :].decode(encoding)
     except UnicodeError as error:
         raise _undecodable(error, encoding, path, 1) from None
     if mark + text.encode(encoding, "xmlcharrefreplace") != raw:
-        raise DataError(f"cannot be written back unchanged in {encoding}: convert it to UTF-8", path)
+        raise DataError(f"the file cannot be written back unchanged in {encoding}: convert it to UTF-8", path)
     return Content(path, raw, mark, encoding, text.encode())
 
 
 @dataclass(slots=True, eq=False)
 class Element:
-    """An element, and if its file is held in memory, its positions in `Content.text`."""
+    """An XML element and, if its file is held in memory, its positions in `Content.text`."""
 
     name: str
     attributes: dict[str, str]
     line: int
-    start: int  # of the opening tag
-    inside: int  # where the opening tag ends
-    parent: Element | None  # if the file is held in memory; a streamed one is freed without garbage collection
-    until: int = 0  # where the closing tag begins
+    start: int  # start of the opening tag
+    inside: int  # end of the opening tag
+    parent: Element | None  # None in streamed files, so that elements are freed without garbage collection
+    until: int = 0  # start of the closing tag
     end: int = 0
     content: list[str | Element] = field(default_factory=list)
 
     @property
     def alone(self) -> bool:
-        """True for an element of one tag such as <x/>."""
+        """True if the element is a single tag such as <x/>."""
         return self.end == self.inside
 
     def find(self, name: str) -> Element | None:
-        """Returns the first child with a name."""
+        """Returns the first child with this name, or None."""
         return next(iter(self.children(name)), None)
 
     def children(self, name: str) -> list[Element]:
-        """Returns all children with a name."""
+        """Returns all children with this name."""
         return [each for each in self.content if isinstance(each, Element) and each.name == name]
 
     def inherited(self, *names: str) -> str:
-        """Returns the nearest value of an attribute: that of this element, or else of one around it."""
+        """Returns the value of an attribute of this element or of its nearest ancestor that has it."""
         element: Element | None = self
         while element is not None:
             for name in names:
@@ -109,27 +110,27 @@ class Element:
 
 
 class ElementReader:
-    """Reads the wanted elements with everything in them; of the elements around them, only the opening tags.
+    """Reads all elements with certain names, including their content; of their ancestors, only the opening tags.
 
-    Without `content`, the file is streamed, and elements have no positions.
+    Without `content`, the file is streamed and elements have no positions.
     """
 
     def __init__(
         self, path: Path, roots: Sequence[str], wanted: Container[str], content: Content | None = None
     ) -> None:
         self.path, self.roots, self.wanted, self.content = path, roots, wanted, content
-        self.prefix = ""  # of the names of the format's own elements, such as xlf:
+        self.prefix = ""  # namespace prefix of the elements of the format, such as xlf:
         self._open: list[Element] = []
-        self._around = 0  # open elements that are not in a wanted one
+        self._around = 0  # number of open elements outside the wanted ones
         self._finished: list[Element] = []
         self._fed = self._size = 0
         self._parser = parser = expat.ParserCreate("utf-8")
         parser.buffer_text = True
-        parser.specified_attributes = True  # leaves out the defaults of a DTD
+        parser.specified_attributes = True  # ignores default values from a DTD
         parser.StartElementHandler = self._opened
         parser.EndElementHandler = self._closed
-        parser.EntityDeclHandler = self._refuse_declared
-        parser.SkippedEntityHandler = self._refuse_unknown
+        parser.EntityDeclHandler = self._reject_declaration
+        parser.SkippedEntityHandler = self._reject_unknown
 
     def elements(self) -> Iterator[Element]:
         """Yields the wanted elements, each as soon as it has been read."""
@@ -160,7 +161,7 @@ class ElementReader:
             raise DataError(f"not well-formed XML ({reason}): correct it", self.path, error.lineno) from None
         self._fed += len(piece)
         if self._fed - self._parser.CurrentByteIndex > LONGEST_TAG:
-            raise self._fault(f"a tag or comment of more than {LONGEST_TAG:,} bytes: split it")
+            raise self._fault(f"a tag or comment has more than {LONGEST_TAG:,} bytes: split it")
 
     def _fault(self, message: str) -> DataError:
         return DataError(message, self.path, self._line)
@@ -170,7 +171,7 @@ class ElementReader:
         if parent is None:
             self._require_root(name)
         elif len(self._open) >= DEEPEST:
-            raise self._fault(f"elements nested more than {DEEPEST} deep")
+            raise self._fault(f"elements are nested more than {DEEPEST} deep")
         name, start, inside = name.removeprefix(self.prefix), self._parser.CurrentByteIndex, 0
         if self.content and (tag := TAG.match(self.content.text, start)):
             inside = tag.end()
@@ -204,26 +205,26 @@ class ElementReader:
     def _grow(self, characters: int) -> None:
         self._size += characters
         if self._size > LONGEST_ELEMENT and not self.content:
-            raise self._fault(f"an element of more than {LONGEST_ELEMENT:,} characters: split it")
+            raise self._fault(f"an element has more than {LONGEST_ELEMENT:,} characters: split it")
 
     def _require_root(self, name: str) -> None:
         prefix, colon, local = name.rpartition(":")
         if local not in self.roots:
             needed = " or ".join(f"<{root}>" for root in self.roots)
-            raise self._fault(f"its first element is <{name[:40]}> instead of {needed}")
+            raise self._fault(f"the root element is <{name[:40]}>, but must be {needed}")
         self.prefix = prefix + colon
 
-    def _refuse_declared(self, name: str, *_declaration: object) -> None:
+    def _reject_declaration(self, name: str, *_declaration: object) -> None:
         raise self._fault(
-            f"declares an entity ({name[:40]}), which is not safe to read: replace it by its text and remove it"
+            f"the file declares an entity ({name[:40]}), which is unsafe: replace it by its text and remove it"
         )
 
-    def _refuse_unknown(self, name: str, _is_parameter: object) -> None:
+    def _reject_unknown(self, name: str, _is_parameter: object) -> None:
         raise self._fault(f"the entity &{name[:40]}; is not defined: write the character instead")
 
 
 def decoded_pieces(path: Path) -> Iterator[str]:
-    """Yields the text of a file, piece by piece."""
+    """Yields the text of a file in pieces."""
     with plain.open_unpacked(path) as file:
         piece = file.read(PIECE)
         mark, encoding = encoding_of(piece, path)
@@ -243,7 +244,7 @@ def decoded_pieces(path: Path) -> Iterator[str]:
 
 
 def encoding_of(content: bytes, path: Path) -> tuple[bytes, str]:
-    """Returns the byte-order mark of a file, and its encoding: by the mark, the first bytes or the declaration."""
+    """Returns the byte-order mark and the encoding of a file, from the mark, the first bytes or the declaration."""
     for mark, encoding in BYTE_ORDER_MARKS:
         if content.startswith(mark):
             return mark, encoding
@@ -253,17 +254,16 @@ def encoding_of(content: bytes, path: Path) -> tuple[bytes, str]:
     if declared is None:
         return b"", "utf-8"
     name = declared[1].decode()
-    if re.match(
-        "utf-?(16|32)|ucs", name, re.IGNORECASE
-    ):  # declared, but the declaration itself has one-byte characters
+    if re.match("utf-?(16|32)|ucs", name, re.IGNORECASE):  # wrong, since the declaration has one-byte characters
         return b"", "utf-8"
     with suppress(LookupError, UnicodeError):
         encoding = codecs.lookup(name).name
         if encoding not in NOT_TEXT and b"<?xml".decode(encoding) == "<?xml":
             if encoding != "utf-8" and plain.is_surely_utf8(content):
-                raise DataError(f"declares the encoding {name}, but is in UTF-8: write encoding='UTF-8' there", path, 1)
+                advice = "write encoding='UTF-8' into the declaration"
+                raise DataError(f"the declared encoding is {name}, but the file is in UTF-8: {advice}", path, 1)
             return b"", encoding
-    raise DataError(f"its encoding {name[:40]} is not known: convert it to UTF-8", path, 1)
+    raise DataError(f"the encoding {name[:40]} is unknown: convert the file to UTF-8", path, 1)
 
 
 def _undecodable(error: UnicodeError, encoding: str, path: Path, line: int) -> DataError:
@@ -271,4 +271,4 @@ def _undecodable(error: UnicodeError, encoding: str, path: Path, line: int) -> D
     if isinstance(error, UnicodeDecodeError):
         line += error.object[: error.start].count(b"\n")
         byte = f" (byte 0x{error.object[error.start]:02X})"
-    return DataError(f"cannot be read as {encoding.upper()}{byte}: convert it, for example with iconv", path, line)
+    return DataError(f"not valid {encoding.upper()}{byte}: convert the file, for example with iconv", path, line)
