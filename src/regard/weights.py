@@ -168,7 +168,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 def require_finite(name: str, tensor: Tensor, path: Path) -> None:
     """Raises ModelError if a tensor contains NaN or infinity."""  # the sum is a quick check that may overflow
     if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
-        raise ModelError(f"{path}: the tensor {name} holds numbers that are not finite (NaN or infinity)")
+        raise ModelError(f"{path}: the tensor {name} contains values that are not finite (NaN or infinity)")
 
 
 def _dequantized(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -97,7 +97,7 @@ DAMAGES: list[tuple[Damage, str, str]] = [
         "self.query.weight has the shape (16, 15) instead of (16, 16)",
     ),
     (tensors(lambda t: t[QUERY].fill_(torch.nan)), "model.safetensors", "contains values that are not finite"),
-    (remove("vocab.txt"), "", "has no vocabulary: none of tokenizer.json, vocab.txt"),
+    (remove("vocab.txt"), "", "there is no vocabulary: none of tokenizer.json, vocab.txt"),
     (put("vocab.txt", "a\nb\n"), "vocab.txt", "there is no line [UNK]: this is not a vocabulary of BERT"),
     (put("vocab.txt", "[UNK]\nb\n"), "vocab.txt", "the vocabulary has no sep token: specify sep_token in"),
     (
@@ -105,7 +105,11 @@ DAMAGES: list[tuple[Damage, str, str]] = [
         "added_tokens.json",
         "the id of <new> is 7, but the next id after the vocabulary",
     ),
-    (put("tokenizer_config.json", '{"tokenizer_class": "BertJapaneseTokenizer"}'), "", "is a BertJapaneseTokenizer"),
+    (
+        put("tokenizer_config.json", '{"tokenizer_class": "BertJapaneseTokenizer"}'),
+        "",
+        "the tokenizer BertJapaneseTokenizer only from",
+    ),
     (put("tokenizer.json", "{}"), "tokenizer.json", "damaged tokenizer"),
     (put("tokenizer_config.json", "no"), "tokenizer_config.json", "damaged: not JSON"),
 ]

@@ -45,14 +45,14 @@ def test_a_config_without_model_type(tmp_path: Path, family: str, classes: bool)
             import_model(source, tmp_path / "ours")
         return
     by = "architectures" if classes else "its keys and the names of its weights"
-    note = f"config.json has no model_type: read as {family}, which {by} show"
+    note = f"config.json has no model_type: inferred {family} from {by}"
     assert import_model(source, tmp_path / "ours") == [note, *before]
     ours, whole = (parameters(read_folder(tmp_path / name).model) for name in ("ours", "whole"))
     assert all(torch.equal(ours[name], tensor) for name, tensor in whole.items())
 
 
 def test_the_names_of_a_bare_encoder_are_plain_with_two_segments_alone(tmp_path: Path) -> None:
-    for name, told in (("bert", "read as bert"), ("roberta", "does not show the family")):
+    for name, told in (("bert", "inferred bert from"), ("roberta", "cannot be inferred")):
         source = SAVERS[name](tmp_path / name) if name == "roberta" else save_bert(tmp_path / name, "BertModel")
         tensors(lambda t: [t.update({key.partition("roberta.")[2]: t.pop(key)}) for key in list(t) if "rta." in key])(
             source

@@ -165,7 +165,7 @@ CASES: dict[str, tuple[str, Damage, str]] = {
         "the model_type is missing and cannot be inferred",
     ),
     "a device as config": ("bert", link("config.json", "/dev/zero"), "is not a regular file"),
-    "a device as vocabulary": ("bert", link("vocab.txt", "/dev/zero"), "has no vocabulary"),
+    "a device as vocabulary": ("bert", link("vocab.txt", "/dev/zero"), "there is no vocabulary"),
     "a device as tokens": ("bert", link("tokenizer.json", "/dev/zero"), ""),
     "a device as weights": ("bert", link("model.safetensors", "/dev/zero"), "there are no weights"),
     "a pipe": ("bert", pipe("model.safetensors"), "there are no weights"),
