@@ -19,6 +19,7 @@ from regard.cli import (
     look,
     make_shortlist,
     plan,
+    publish,
     run_demo,
     serve,
     serving_benchmark,
@@ -32,7 +33,7 @@ from regard.cli.welcome import welcome
 from regard.errors import InputError, RegardError
 
 VERBS = (
-    *(train, plan, check, translate, write, encoder_verbs, evaluate, look, serve),
+    *(train, plan, check, translate, write, encoder_verbs, evaluate, look, publish, serve),
     *(import_export, make_shortlist, serving_benchmark, info, run_demo),
 )
 """Modules that define the verbs, in the order in which `regard --help` lists them."""

@@ -17,13 +17,13 @@ from torch import Tensor
 from regard.errors import InputError, ModelError
 from regard.explorer import embedding_space as space, weight_matrices as weights
 from regard.explorer.ablation import ablate
+from regard.explorer.page_files import ENGINE, PAGE
 from regard.explorer.request_types import LIMITS, MissingError
 from regard.weights import parameters
 
 if TYPE_CHECKING:
     from regard.explorer.model_explorer import Run
 
-PAGE = Path(__file__).parent / "page"
 MOST_BYTES = 50_000_000
 MOST_FULL = 2_000_000
 """Maximum number of values in a page that are stored as float32; larger runs are stored as float16."""
@@ -77,7 +77,8 @@ def page_html(run: Run, *, page: Path | None = None) -> str:
     folder = page or PAGE
     try:
         index, style = ((folder / name).read_text(encoding="utf-8") for name in ("index.html", "style.css"))
-        scripts = {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*.js"))}
+        paths = [path for path in sorted(folder.rglob("*.js")) if path.parent.name != ENGINE]
+        scripts = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     except OSError as error:
         problem = f"{folder}: cannot read the explorer's page ({error.strerror})"
         raise ModelError(f"{problem}: install Regard again") from None

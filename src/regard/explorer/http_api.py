@@ -12,8 +12,6 @@ limit.
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import inspect
 import json
 import re
@@ -38,9 +36,9 @@ from regard.explorer.ablation import GoneError, ablate
 from regard.explorer.lessons import find_lesson
 from regard.explorer.local_hosts import LOCAL, is_address
 from regard.explorer.model_explorer import Explorer
+from regard.explorer.page_files import PAGE, content_policy, inline_hashes
 from regard.explorer.request_types import LIMITS, AblationRequest, MissingError, TooBigError, WholeNumber, convert
 
-PAGE = Path(__file__).parent / "page"
 MOST_BODY = 1_000_000
 BODY_TIMEOUT = 15.0
 """Seconds within which the body of a request must arrive."""
@@ -54,7 +52,6 @@ TYPES = {
 }
 PORT = re.compile(r":\d*$")
 PAGE_ADDRESS = re.compile(r"/(models/[^/]+/)?")
-INLINE = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 QueryAnswer = dict[str, Any] | bytes
 RequiredText = Annotated[str, Meta(min_length=1)]
@@ -290,7 +287,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         security = {
-            b"content-security-policy": content_policy(self.page).encode(),
+            b"content-security-policy": page_policy(self.page).encode(),
             b"x-content-type-options": b"nosniff",
             b"referrer-policy": b"no-referrer",
         }
@@ -325,15 +322,10 @@ def authority(host: str) -> str:
     return re.sub(r":(80|443)?$", "", host.lower())
 
 
-def content_policy(page: Path) -> str:
-    """Returns the Content-Security-Policy: the page may load its own files and run the inline scripts of index.html."""
+def page_policy(page: Path) -> str:
+    """Returns the Content-Security-Policy of the page in a folder."""
     try:
         index = (page / "index.html").read_bytes()
     except OSError:
         index = b""
-    hashes = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in INLINE.findall(index)]
-    scripts = " ".join(["'self'", *(f"'sha256-{value}'" for value in hashes)])
-    return (
-        f"default-src 'none'; script-src {scripts}; style-src 'self' 'unsafe-inline'; "
-        "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
+    return f"{content_policy(inline_hashes(index))}; frame-ancestors 'none'"

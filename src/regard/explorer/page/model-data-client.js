@@ -11,9 +11,17 @@ const saved = (() => {
 
 /** Whether this page is a file with one run in it and no server behind it. */
 export const offline = saved !== null;
+
+/** The engine that answers in place of the server in a published page, or null. */
+export const engine = document.getElementById("regard-published") ? await import("regard/engine-client.js") : null;
+const request = engine?.request ?? fetch;
+
+/** What has computed the numbers of a run. */
+export const computer = () => engine?.computer() ?? "PyTorch";
+
 async function ask(path, options) {
-  const response = await fetch(path, options).catch((error) => {
-    throw error.name === "AbortError" ? error : new Error(t("noServer"));
+  const response = await request(path, options).catch((error) => {
+    throw error.name === "AbortError" || engine ? error : new Error(t("noServer"));
   });
   if (response.ok) return response;
   const text = await response.text();

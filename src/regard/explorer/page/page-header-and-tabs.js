@@ -1,7 +1,7 @@
 /** Draws what surrounds every view: the sentence, the tabs of the views, and the selected step and head. */
 
 import { button, choice, copy, enlarged, h, piece } from "regard/dom-elements.js";
-import { lessonIndex } from "regard/model-data-client.js";
+import { engine, lessonIndex } from "regard/model-data-client.js";
 import { set, state, write } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
 
@@ -79,7 +79,7 @@ export function header(model, runs, offline, lessons = null) {
     h("div", { class: "brand" }, h("h1", {}, "regard"), " ", others.length > 1 ? choice(t("model"), others.map((each) => [each.address, each.about ? `${each.name}: ${each.about}` : each.name]), "./", (there) => location.assign(there + (state.lang ? `#lang=${state.lang}` : ""))) : h("span", { class: "model" }, model.name), h("span", { class: "note" }, ` ${t("parameters", { n: model.parameters.toLocaleString() })}`)),
     form,
     h("p", { class: "output" }, h("span", { class: "arrow", "aria-hidden": "true" }, "→ "), h("bdi", { dir: "auto", id: "output" }, output), runs.b ? h("span", { class: "b" }, " B → ", h("bdi", { dir: "auto" }, runs.b.answer.text)) : null, h("span", { class: "note" }, answer.run ? ` ${Math.round(answer.ms)} ms` : "")),
-    h("div", { class: "ways" }, lessons, link, button(t("present"), () => present(), { "data-key": "present", title: `${t("present")} (p)` }), offline ? h("span", { class: "note" }, t("offline")) : answer.run && ["html", "json", "safetensors"].map((kind) => h("a", { href: `${address}.${kind}`, download: `regard.${kind}` }, kind.toUpperCase())), choice(t("language"), [["en", "English"], ["zh", "简体中文"]], document.documentElement.lang.startsWith("zh") ? "zh" : "en", (lang) => set({ lang }))),
+    h("div", { class: "ways" }, lessons, link, button(t("present"), () => present(), { "data-key": "present", title: `${t("present")} (p)` }), offline ? h("span", { class: "note" }, t("offline")) : answer.run && (engine ? ["json", "safetensors"] : ["html", "json", "safetensors"]).map((kind) => h("a", { href: `${address}.${kind}`, download: `regard.${kind}`, onclick: engine?.save }, kind.toUpperCase())), engine?.note(), choice(t("language"), [["en", "English"], ["zh", "简体中文"]], document.documentElement.lang.startsWith("zh") ? "zh" : "en", (lang) => set({ lang }))),
     rare.length ? h("p", { class: "note rarely", role: "status" }, `${t("rareWords")} `, rare.slice(0, MOST_WORDS).flatMap((word, i) => [i ? ", " : "", h("bdi", { class: "piece rare" }, word)]), rare.length > MOST_WORDS ? " …" : "", `. ${t("rareWhy")}`) : "",
     ...[...answer.warnings, ...(runs.b?.answer.warnings ?? [])].map((each) => h("p", { class: "warning", role: "status" }, each)),
   ];

@@ -2,11 +2,14 @@
 
 let table = {};
 
+/** Further texts that the page needs in every view. */
+export const further = [];
+
 /** Loads the texts of a view and its frame in a language: "en", "zh", or "" for the browser's language. */
 export async function speak(wanted, view) {
   const name = wanted === "en" || wanted === "zh" ? wanted : navigator.language.startsWith("zh") ? "zh" : "en";
-  const own = view === "journey" ? "journey" : "views";
-  const parts = await Promise.all([import(`regard/strings.${name}.js`), import(`regard/strings.${own}.${name}.js`)]);
+  const own = [view === "journey" ? "journey" : "views", ...further];
+  const parts = await Promise.all([import(`regard/strings.${name}.js`), ...own.map((part) => import(`regard/strings.${part}.${name}.js`))]);
   table = Object.assign({ ...table }, ...parts.map((part) => part.strings));
   document.documentElement.lang = name === "zh" ? "zh-CN" : "en";
 }

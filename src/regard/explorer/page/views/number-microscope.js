@@ -3,7 +3,7 @@
 import { button, fmt, h, shown } from "regard/dom-elements.js";
 import { figure } from "regard/figure-with-exports.js";
 import { formula, receipt } from "regard/math-formulas.js";
-import { weight } from "regard/model-data-client.js";
+import { computer, weight } from "regard/model-data-client.js";
 import { extra, set, state } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
 import { originOf } from "regard/views/number-origins.js";
@@ -111,7 +111,7 @@ async function explained(ctx, cell, way) {
     ...heading,
     figure(t("micro.how"), [formula(origin.formula), origin.terms.length ? table(ctx, origin, link) : "", steps], { name: cell, python: recorded ? ctx.python(name, `[${index.join(", ")}]`) : "" }),
     origin.note ? h("p", { class: "note" }, t(`micro.${origin.note}`)) : null,
-    recorded ? receipt(`${t("micro.again")} ${fmt(origin.result, 7)} · PyTorch ${fmt(value, 7)}${half ? ` (${t("micro.half")})` : ""}`, delta, (half ? 1e-2 : 1e-4) * Math.max(1, Math.abs(value))) : h("p", { class: "note" }, t("micro.unrecorded")),
+    recorded ? receipt(`${t("micro.again")} ${fmt(origin.result, 7)} · ${computer()} ${fmt(value, 7)}${half ? ` (${t("micro.half")})` : ""}`, delta, (half ? 1e-2 : 1e-4) * Math.max(1, Math.abs(value))) : h("p", { class: "note" }, t("micro.unrecorded")),
   ];
 }
 

@@ -3,7 +3,7 @@
 import { button, copy, h, shown, tick } from "regard/dom-elements.js";
 import { figure } from "regard/figure-with-exports.js";
 import { maxDelta } from "regard/model-arithmetic.js";
-import { foreign, get } from "regard/model-data-client.js";
+import { computer, foreign, get } from "regard/model-data-client.js";
 import { extra, set, setExtra, state } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
 import { strips } from "regard/vector-strip.js";
@@ -148,7 +148,7 @@ function receipt(p, checks) {
   const size = Math.max(1, ...checks.flatMap(([, , theirs]) => Array.from(theirs, Math.abs).filter(Number.isFinite)));
   const good = delta <= 1e-4 * size;
   const changed = !good && patch?.length;
-  const verdict = changed ? t("j.byHand") : `max |Δ| vs PyTorch = ${delta && delta.toExponential(1).replace("-", "−")} ${good ? "✓" : "✗"}`;
+  const verdict = changed ? t("j.byHand") : `max |Δ| vs ${computer()} = ${delta && delta.toExponential(1).replace("-", "−")} ${good ? "✓" : "✗"}`;
   return h(
     "p",
     { class: `receipt ${good ? "good" : changed ? "" : "bad"}`, "data-receipt": p.card.key, "data-delta": delta },

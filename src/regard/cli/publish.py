@@ -1,0 +1,46 @@
+"""regard publish: writes models as a website in which they run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from regard.cli.look import open_model
+from regard.cli.shared_flags import Verbs
+from regard.demo import GLASS
+from regard.errors import InputError
+
+DESCRIPTION = """Writes a folder that any web host can serve: the page of regard look, with the models running in the
+browser. Visitors type a sentence and look inside; what they type does not leave the page, and no server computes
+anything. Without MODEL, publishes the small model that comes with Regard."""
+FILES = ("index.html", "models", "static")
+
+
+def add(verbs: Verbs) -> None:
+    about = "write a website in which models run, to look into them without a server"
+    parser = verbs.add_parser("publish", help=about, description=DESCRIPTION, run=run)
+    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="model folders; the page opens the first")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where to write the website")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing website in FOLDER")
+    text = "language to translate into, for multilingual models (default: that of their first direction)"
+    parser.add_argument("--to", metavar="LANGUAGE", help=text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from regard.explorer.published_site import check_publishable, publish
+    from regard.interop.export_folder import whole_folder
+
+    output, models = arguments.output, arguments.models
+    for model in models:
+        if output.resolve() in (model.resolve(), *model.resolve().parents):
+            raise InputError(f"{output}: is or holds the model {model}; name another folder to write to")
+    explorers = []
+    for model in models or [None]:
+        explorers.append(open_model(model, "cpu", arguments.to))
+        check_publishable(explorers[-1])
+    with whole_folder(output, models[0] if models else GLASS, FILES, overwrite=arguments.overwrite) as staging:
+        publish(explorers, staging, lambda name: print(f"writing {name} ...", flush=True))
+    sizes = [path.stat().st_size for path in output.rglob("*") if path.is_file()]
+    print(f"{output}: {sum(sizes) / 1e6:.1f} MB in {len(sizes)} files, for any web host. To try it here:")
+    print(f"python -m http.server --directory {output} 8000   # then open http://localhost:8000/")
+    return 0

@@ -1,0 +1,69 @@
+/** Asks the engine of a published page, which has the model and answers as the server does. */
+
+import { download, h } from "regard/dom-elements.js";
+import { further, t } from "regard/strings.js";
+
+further.push("published");
+
+/** The folder of the model, and the names of all modules of the page. */
+const { folder, modules } = JSON.parse(document.getElementById("regard-published")?.textContent ?? "{}");
+const waiting = new Map();
+let worker = null;
+let last = 0;
+
+/** What has computed the numbers of a run. */
+export const computer = () => t("published.engine");
+
+/** What visitors should know. */
+export const note = () => h("span", { class: "note" }, t("published.inPage"));
+
+/** The answer to a request, as `fetch` gives it. */
+export function request(path, { body, signal } = {}) {
+  worker ??= start();
+  const id = ++last;
+  return new Promise((resolve, reject) => {
+    waiting.set(id, { resolve, reject });
+    signal?.addEventListener("abort", () => {
+      if (!waiting.delete(id)) return;
+      worker.postMessage({ cancel: id });
+      reject(new DOMException("", "AbortError"));
+    });
+    worker.postMessage({ id, path, body: body && JSON.parse(body) });
+  });
+}
+
+function start() {
+  const made = new Worker(new URL("./engine/worker.js", import.meta.url), { type: "module" });
+  made.onmessage = ({ data }) => receive(data);
+  made.onerror = (event) => {
+    event.preventDefault();
+    for (const { reject } of waiting.values()) reject(new Error(event.message || t("published.noEngine")));
+    waiting.clear();
+  };
+  made.postMessage({ folder: new URL(folder, document.baseURI).href });
+  return made;
+}
+
+function receive({ id, status, content, loaded, total, complete }) {
+  if (complete) return void Promise.all(modules.map((name) => import(`regard/${name}`))).then(() => (document.body.dataset.complete = "true"), () => {}); // from here on, the page needs no network
+  if (loaded !== undefined) return showProgress(loaded, total);
+  const { resolve } = waiting.get(id) ?? {};
+  waiting.delete(id);
+  resolve?.(new Response(content instanceof ArrayBuffer ? content : JSON.stringify(content), { status }));
+}
+
+/** Shows how much of the weights is loaded, until the first view is drawn. */
+function showProgress(loaded, total) {
+  const main = document.getElementById("main");
+  if (!main || document.body.dataset.drawn) return;
+  const sizes = { loaded: (loaded / 1e6).toFixed(1), total: total ? (total / 1e6).toFixed(1) : "?" };
+  main.replaceChildren(h("p", { class: "note" }, `${t("published.loading", sizes)} `, h("progress", { ...(total ? { max: total, value: loaded } : {}), "aria-label": t("published.loading", sizes) })));
+}
+
+/** Saves the file that a link of the server would lead to. */
+export async function save(event) {
+  event.preventDefault();
+  const link = event.currentTarget;
+  const response = await request(link.getAttribute("href"));
+  download(link.download, await response.arrayBuffer(), "application/octet-stream");
+}
