@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+from regard.cli import load_generator
 from regard.cli.load_generator import load, question
 from regard.serving.application import create_app
 from tests.serving.fakes import FakeModels
@@ -55,3 +60,27 @@ def test_what_is_lost_refused_or_an_error_is_counted() -> None:
     assert (seen.asked, seen.answered, seen.wrong, seen.refused) == (6, 2, 1, 1)
     assert seen.errors == {"lost": 2, "429": 1}
     assert seen.elapsed < 20
+
+
+def test_a_request_that_cannot_be_sent_is_counted_once_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first two connections of the client are reset before it sends anything."""
+    connect, resets = socket.create_connection, [1, 2]
+
+    def connect_and_reset(target: tuple[str, int], timeout: float) -> socket.socket:
+        if not resets or not resets.pop():
+            return connect(target, timeout)
+        with socket.create_server(("127.0.0.1", 0)) as waiting:
+            connection = connect(waiting.getsockname(), timeout)
+            accepted, _ = waiting.accept()
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            accepted.close()
+        return connection
+
+    monkeypatch.setattr(load_generator, "PATIENCE", 3.0)
+    monkeypatch.setattr(socket, "create_connection", connect_and_reset)
+    started = time.monotonic()
+    with running(create_app(FakeModels("en-de"))) as address:
+        seen = load(address, [question(address, BODY)], clients=1, seconds=0.3)
+    assert seen.errors == {"lost": 2}
+    assert seen.asked == seen.answered + 2 > 2
+    assert time.monotonic() - started < 3

@@ -67,7 +67,8 @@ def load(address: str, questions: Sequence[Question], *, clients: int, seconds: 
     with selectors.DefaultSelector() as selector:
         all_clients = [_Client(target, questions, known, report, random.Random(seed + n)) for n in range(clients)]
         start = time.perf_counter()
-        end, active = start + seconds, {client for client in all_clients if client.ask(selector)}
+        end = start + seconds
+        active = {client for client in all_clients if client.ask(selector, end)}
         while active:
             events = selector.select(1.0)
             now = time.perf_counter()
@@ -98,24 +99,30 @@ class _Client:
         self.socket: socket.socket | None = None
         self.number, self.started, self.data = 0, 0.0, b""
 
-    def ask(self, selector: selectors.BaseSelector) -> bool:
-        """Sends the next request, on a new connection if necessary; returns False if it cannot connect."""
-        try:
-            if self.socket is None:
-                self.socket = socket.create_connection(self.target, timeout=PATIENCE)
-                self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                selector.register(self.socket, selectors.EVENT_READ, self)
-        except OSError:
-            self.report.refused += 1
-            return False
-        self.number, self.data = self.dice.randrange(len(self.questions)), b""
-        self.started = time.perf_counter()
-        self.report.asked += 1
-        try:
-            self.socket.sendall(self.questions[self.number].request)
-        except OSError:
-            return self.lose(selector, "lost")
-        return True
+    def ask(self, selector: selectors.BaseSelector, end: float) -> bool:
+        """Sends the next request, on a new connection if necessary; returns False if it cannot connect in time.
+
+        A request that cannot be sent counts as lost, and the next one is sent at once.
+        """
+        while time.perf_counter() < end:
+            try:
+                if self.socket is None:
+                    self.socket = socket.create_connection(self.target, timeout=PATIENCE)
+                    self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    selector.register(self.socket, selectors.EVENT_READ, self)
+            except OSError:
+                self.report.refused += 1
+                return False
+            self.number, self.data = self.dice.randrange(len(self.questions)), b""
+            self.started = time.perf_counter()
+            self.report.asked += 1
+            try:
+                self.socket.sendall(self.questions[self.number].request)
+            except OSError:
+                self.lose(selector, "lost")
+            else:
+                return True
+        return False
 
     def read(self, selector: selectors.BaseSelector, now: float, end: float) -> bool:
         """Reads a part of the answer; returns False if this client is done."""
@@ -125,7 +132,8 @@ class _Client:
         except OSError:
             part = b""
         if not part:
-            return self.lose(selector, "lost") and now < end and self.ask(selector)
+            self.lose(selector, "lost")
+            return self.ask(selector, end)
         self.data += part
         head, found, body = self.data.partition(b"\r\n\r\n")
         if not found or len(body) < length_of(head):
@@ -133,7 +141,7 @@ class _Client:
         self.check(head, body, now, end)
         if now >= end or b"\r\nconnection: close" in head.lower():
             self.close(selector)
-        return now < end and self.ask(selector)
+        return self.ask(selector, end)
 
     def check(self, head: bytes, body: bytes, now: float, end: float) -> None:
         """Counts an answer as correct, wrong or an error; a body equal to an earlier correct one is not parsed."""
@@ -150,10 +158,9 @@ class _Client:
             self.known[self.number] = body
         self.report.answered += 1
 
-    def lose(self, selector: selectors.BaseSelector, reason: str) -> bool:
+    def lose(self, selector: selectors.BaseSelector, reason: str) -> None:
         self.report.errors[reason] += 1
         self.close(selector)
-        return True
 
     def close(self, selector: selectors.BaseSelector) -> None:
         if self.socket is not None:
