@@ -194,8 +194,9 @@ def refuse_lengths_of_pieces(folder: Path, length: int) -> None:
     """The length of a vocabulary piece is unsigned and must lie within the file."""
     path = folder / "tokenizer.bin"
     path.write_bytes(struct.pack("<I", 9) + struct.pack("<fI", 0.0, length & 0xFFFFFFFF) + b"abc")
-    message = run_limited(lambda: llama2c._read_pieces(path, 300))
-    assert "not a llama2.c vocabulary" in message
+    for pieces, reason in ((300, "fewer"), (1, "more")):  # of a single piece, only the end of the file shows the length
+        message = run_limited(partial(llama2c._read_pieces, path, pieces))
+        assert f"has {reason} than {pieces} pieces: not a llama2.c vocabulary" in message
 
 
 def refuse_sentencepiece(folder: Path) -> None:
@@ -490,6 +491,12 @@ def hostile_text(_folder: Path, text: str) -> None:
 
 def hostile_pattern(folder: Path) -> None:
     """Regular expressions in requests are not compiled, and those in a tokenizer are checked."""
+    source = save_bert(folder / "theirs")
+    for expression in ("(a+)+$", "(?:b*)*c", "((x|y){2,})+"):
+        step = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
+        tokenizer = {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}, "pre_tokenizer": step}
+        put("tokenizer.json", json.dumps(tokenizer))(source)
+        refused(source, folder / "ours", "repeats a repetition, which can take exponential time")
     complete(folder, statuses=(200, 400, 422), guided_regex="(a+)+$" * 50, structured_outputs={"regex": "(a*)*" * 99})
 
 
