@@ -217,6 +217,7 @@ def examine(place: Path, number: int, expected: dict[Any, Answers]) -> tuple[str
 
 def work(connection: Connection, place: Path, numbers: Sequence[int]) -> None:
     """Examines inputs one after the other; announces each before and reports it afterwards."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C ends the run, and is no crash of a folder
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     expected: dict[Any, Answers] = {}
     for number in numbers:
@@ -262,11 +263,29 @@ def run(numbers: Sequence[int]) -> Iterator[DamageReport]:
             process = context.Process(target=work, args=(sender, place, left), daemon=True)
             process.start()
             sender.close()
-            for done, outcome in receive(receiver, process):
-                left.pop(0)
-                report.add(done, outcome)
-                yield report
-            process.join()
+            try:
+                for done, outcome in receive(receiver, process):
+                    number = left.pop(0)
+                    if outcome[0] == "wrong":
+                        outcome = confirm(place, number, outcome)
+                    report.add(done, outcome)
+                    yield report
+            finally:  # an interrupted run ends the process before the folders are removed that it compares
+                process.kill()
+                process.join()
+
+
+def confirm(place: Path, number: int, outcome: Outcome) -> Outcome:
+    """Examines a folder with a wrong answer again, alone in a new process, and keeps it for a closer look."""
+    kept = Path(tempfile.mkdtemp(prefix=f"damaged-{number}-"))
+    shutil.copytree(place, kept / "folders")
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(sender, kept / "folders", [number]), daemon=True)
+    process.start()
+    sender.close()
+    [(_, again)] = receive(receiver, process)
+    return outcome[0], f"{outcome[1]}; alone: {again[0]}; {kept} has the folders", outcome[2]
 
 
 def receive(receiver: Connection, process: Any) -> Iterator[tuple[str, Outcome]]:
@@ -295,12 +314,16 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first input; other seeds give other inputs")
     arguments = parser.parse_args()
-    report = DamageReport()
-    for report in run(range(arguments.seed, arguments.seed + arguments.inputs)):
-        if report.outcomes.total() % 500 == 0:
-            print(*report.faults, report, sep="\n", flush=True)
-    print(*report.faults, report, sep="\n", file=sys.stderr)
-    return 1 if report.faults else 0
+    report, ending = DamageReport(), ""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for report in run(range(arguments.seed, arguments.seed + arguments.inputs)):
+            if report.outcomes.total() % 500 == 0:
+                print(*report.faults, report, sep="\n", flush=True)
+    except KeyboardInterrupt:
+        ending = " (interrupted)"
+    print(*report.faults, f"{report}{ending}", sep="\n", file=sys.stderr)
+    return 1 if report.faults or ending else 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
+import tempfile
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -14,8 +16,10 @@ import pytest
 
 from regard.errors import ModelError
 from regard.model_folder import CARD, WEIGHTS
+from regard.model_manifest import write_manifest
 from tests import damaged_folders
-from tests.damaged_folders import CHANGES, DamageReport, damage, examine, run
+from tests.damaged_folders import CHANGES, DamageReport, confirm, damage, examine, run
+from tests.interop.toys import settings_of, write_model
 
 
 def test_a_damaged_folder_is_refused_or_answers_like_the_undamaged_one() -> None:
@@ -73,6 +77,39 @@ def test_a_process_that_ends_is_reported(ending: str, expected: str) -> None:
     sender.close()
     [(done, outcome)] = damaged_folders.receive(receiver, process)
     assert (done, outcome[0]) == ("7", expected)
+
+
+def build_one_folder(place: Path) -> None:
+    for name, seed in (("fill", 1), ("fill.other", 2)):
+        write_manifest(write_model(place / name, settings_of("fill"), seed))
+
+
+def test_an_interrupted_run_reports_no_faults_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(damaged_folders, "build_folders", build_one_folder)
+    reports = run(range(1000))
+    report = next(reports)
+    for child in multiprocessing.active_children():
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGINT)  # as Ctrl+C does, which reaches all processes of a terminal
+    for _ in range(3):
+        report = next(reports)
+    assert report.faults == []
+    reports.close()  # type: ignore[attr-defined]
+    assert multiprocessing.active_children() == []
+
+
+def test_a_wrong_answer_is_examined_again_and_its_folders_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "folders").mkdir()
+    build_one_folder(tmp_path / "folders")
+    kind, message, seconds = confirm(tmp_path / "folders", 3, ("wrong", "a instead of b", 0.1))
+    assert (kind, seconds) == ("wrong", 0.1)
+    (kept,) = tmp_path.glob("damaged-3-*")
+    assert re.fullmatch(f"a instead of b; alone: (same|refused); {kept} has the folders", message)
+    assert (kept / "folders" / "fill" / WEIGHTS).exists()
+    assert (kept / "copy" / "fill").exists()
 
 
 def end_badly(connection: Connection, ending: str) -> None:
