@@ -287,11 +287,12 @@ def leave_archives(folder: Path) -> None:
     assert not list(folder.parents[1].glob("escaped"))
 
 
-def refuse_sizes(folder: Path, **sizes: int) -> None:
+def refuse_sizes(folder: Path, **sizes: tuple[int, str]) -> None:
     """Sizes in config.json are checked against the tensors before memory is allocated."""
-    source = save_bert(folder / "theirs")
-    config(**sizes)(source)
-    refused(source, folder / "ours")
+    for name, (size, reason) in sizes.items():
+        source = save_bert(folder / name)
+        config(**{name: size})(source)
+        refused(source, folder / "ours", reason)
 
 
 # Requests
@@ -727,7 +728,12 @@ EXHIBITS = tuple(
             "CVE-2025-0315",
             OLLAMA,
             "a GGUF file could make the server allocate unlimited memory",
-            partial(refuse_sizes, vocab_size=MANY, hidden_size=MANY, num_hidden_layers=MANY),
+            partial(
+                refuse_sizes,
+                vocab_size=(MANY, "but no side of a tensor is longer"),
+                hidden_size=(MANY, "but no side of a tensor is longer"),
+                num_hidden_layers=(MANY, "but there are only"),
+            ),
         ),
         ("CVE-2024-28224", OLLAMA, "a web page could use the server through DNS rebinding", other_names),
         ("CVE-2026-1260", "SentencePiece", "a crafted model overflowed the heap", refuse_sentencepiece),
@@ -864,7 +870,11 @@ EXHIBITS = tuple(
             "CVE-2024-8063",
             OLLAMA,
             "a model without blocks made the server divide by zero",
-            partial(refuse_sizes, num_hidden_layers=0, num_attention_heads=0),
+            partial(
+                refuse_sizes,
+                num_hidden_layers=(0, "must be a whole number above 0"),
+                num_attention_heads=(0, "must be a whole number above 0"),
+            ),
         ),
         (
             "CVE-2025-10156",

@@ -108,6 +108,8 @@ def test_keys_cannot_be_tried_out_quickly(tmp_path: Path) -> None:
     make_key(tmp_path / "keys")
     admission = Admission(ServingLimits(), KeyFile(tmp_path / "keys"))
     admission.rates.clock = lambda: 0.0
+    with pytest.raises(RefusedError, match="Invalid API key"):
+        admission.admit("10.0.0.2", "\ud800")  # half a character
     for number, status in enumerate([*[403] * 60, 429, 429]):
         with pytest.raises(RefusedError) as refused:
             admission.admit("10.0.0.1", str(number))
@@ -149,10 +151,17 @@ def test_clients_above_their_rate_learn_when_to_try_again(tmp_path: Path) -> Non
 
 
 def test_memory_of_clients_is_bounded() -> None:
-    rates = Rates()
-    for number in range(Rates.CLIENTS + 100):
+    rates = Rates(lambda: 0.0)
+    rates.take("0", 2)
+    for number in range(1, 20_000):
         rates.take(str(number), 1)
-    assert len(rates._buckets) == Rates.CLIENTS
+    rates.take("0", 2)
+    for number in range(20_000, 20_100):
+        rates.take(str(number), 1)
+    assert len(rates._buckets) == 20_000
+    with pytest.raises(RefusedError):  # the least recent client was forgotten, which is another one
+        rates.take("0", 2)
+    rates.take("1", 1)
 
 
 def test_a_network_counts_as_one_client() -> None:
@@ -277,6 +286,14 @@ def test_long_requests_are_refused_before_they_are_read() -> None:
     assert declared.status_code == 413
 
 
+def test_a_request_may_have_as_many_bytes_as_the_limit() -> None:
+    with served(ServingLimits(bytes=len(BODY))) as client:
+        for body, status in ((BODY, 200), (BODY + b" ", 413)):
+            for content in (body, iter([body[:9], body[9:]])):  # declared, and in chunks
+                answer = client.post("/translate", content=content, headers={"Content-Type": "application/json"})
+                assert answer.status_code == status
+
+
 def test_a_connection_is_closed_only_where_the_rest_of_a_request_is_not_read() -> None:
     with served(ServingLimits(bytes=1_000)) as client:
         answers = [
@@ -399,6 +416,45 @@ def test_a_client_that_leaves_while_it_asks_does_no_harm() -> None:
         await asyncio.sleep(0.01)
         wire.leave()
         await asyncio.wait_for(wire.task, 60)
+
+    asyncio.run(script())
+
+
+def test_a_complete_request_frees_its_place_among_those_that_arrive() -> None:
+    async def script() -> None:
+        models = FakeModels("en-de")
+        queue = models.queue(EN_DE)
+        queue.hold = asyncio.Event()
+        app = create_app(models, replace(ServingLimits(), arriving_each=1))
+        answered, arriving, refused = Wire(app), Wire(app), Wire(app)
+        answered.say(BODY)
+        await until(lambda: len(queue.calls) == 1)
+        arriving.say(BODY[:9], more=True)
+        await asyncio.sleep(0.05)
+        refused.say(BODY)
+        await asyncio.wait_for(refused.task, 60)
+        assert (answered.status, arriving.status, refused.status) == (None, None, 429)
+        arriving.say(BODY[9:])
+        await until(lambda: len(queue.calls) == 2)
+        queue.hold.set()
+        await asyncio.wait_for(asyncio.gather(answered.task, arriving.task), 60)
+        assert (answered.status, arriving.status) == (200, 200)
+
+    asyncio.run(script())
+
+
+def test_of_one_address_64_requests_may_arrive_at_the_same_time() -> None:
+    async def script() -> None:
+        app = create_app(FakeModels("en-de"))
+        wires = [Wire(app) for _ in range(65)]
+        for wire in wires:
+            wire.say(BODY[:9], more=True)
+        await until(lambda: wires[64].status is not None)
+        assert [wire.status for wire in wires] == [*[None] * 64, 429]
+        for wire in wires[:64]:
+            wire.say(BODY[9:])
+        await asyncio.wait_for(asyncio.gather(*(wire.task for wire in wires)), 60)
+        assert [wire.status for wire in wires] == [*[200] * 64, 429]
 
     asyncio.run(script())
 
