@@ -415,12 +415,23 @@ def test_files_are_deleted_after_a_time(models: FakeModels) -> None:
         ({"alternatives": "many"}, "Invalid request: alternatives parameter is not a number"),
         ({"alternatives": [1]}, "Invalid request: alternatives parameter is not a number"),
         ({"alternatives": 4}, "Invalid request: alternatives parameter must be <= 3"),
+        ({"alternatives": -1}, "Invalid request: alternatives: expected int >= 0"),
+        ({"scores": "perhaps"}, "Invalid request: scores: expected bool, got str"),
         ({"source": "de", "target": "fr"}, "French (fr) is not available as a target language from German (de)"),
     ],
 )
 def test_errors_have_the_messages_that_clients_know(client: TestClient, values: dict[str, Any], told: str) -> None:
     answer = client.post("/translate", json=asked(**values))
     assert (answer.status_code, answer.json()) == (400, {"error": told})
+
+
+def test_json_of_a_named_kind_is_read(client: TestClient) -> None:
+    content = json.dumps(asked()).encode()
+    answers = [
+        client.post("/translate", content=content, headers={"Content-Type": kind})
+        for kind in ("application/json; charset=utf-8", "application/vnd.api+json", "text/plain")
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 400]
 
 
 @pytest.mark.parametrize("body", [b"[]", b"nothing", b'"q"', b"", b"[" * 10_000, b"\xff"])

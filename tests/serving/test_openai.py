@@ -178,6 +178,7 @@ def test_errors_have_the_form_of_openai(values: dict[str, Any], status: int, par
     error = answer.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
     assert error["param"] == param
+    assert param is None or "`" not in error["message"]
 
 
 def test_unknown_addresses_are_answered_in_json() -> None:
