@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,14 +49,17 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def read_folder(path: Path | str, device: torch.device | str = "cpu", *, compare: bool = True) -> Contents:
-    """Reads a model folder; with `compare`, raises ModelError if a file differs from the manifest."""
+def read_folder(
+    path: Path | str, device: torch.device | str = "cpu", *, compare: Sequence[str] = (*SMALL, WEIGHTS)
+) -> Contents:
+    """Reads a model folder; raises ModelError if one of the files `compare` differs from the manifest."""
     path = Path(path)
     check_folder(path)
     settings, vocabularies = check_shapes(path)
     with ThreadPoolExecutor(1) as pool:  # hash the files while reading them; hashing releases the GIL
-        hashed = (path / WEIGHTS).stat().st_size <= LARGEST_HASHED
-        check = pool.submit(require_unchanged, path, [*SMALL, *[WEIGHTS] * hashed] if compare else [])
+        is_large = (path / WEIGHTS).stat().st_size > LARGEST_HASHED
+        names = [name for name in compare if name != WEIGHTS or not is_large]
+        check = pool.submit(require_unchanged, path, names)
         with _WithoutRandomNumbers():
             model = build_model(settings, vocabularies)
         tensors, _ = read_tensors(path / WEIGHTS)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from regard.argument_checks import kind_of, require, require_path
 from regard.errors import InputError
-from regard.model_folder import SHORTLIST, TOKENIZER, check_folder, read_settings
+from regard.model_folder import SHORTLIST, TOKENIZER, WEIGHTS, check_folder, read_settings
 from regard.model_manifest import SMALL, require_unchanged
 from regard.settings import Settings
 
@@ -140,7 +140,7 @@ def _load_torch(folder: Path, settings: Settings, task: str, options: _Options) 
     from regard.weights import choose_device, read_folder
 
     device, shortlist = choose_device(options.device), Shortlist.load(folder) if options.shortlist else None
-    contents = read_folder(folder, device)
+    contents = read_folder(folder, device, compare=[WEIGHTS])  # `_load` compares the other files
     if task == "translate":
         return pytorch_engine.translator_of(contents, Confidence.load(folder), shortlist)
     if task == "write":
@@ -155,6 +155,7 @@ def _load_native(folder: Path, settings: Settings, task: str, options: _Options)
     from regard.tokens.tokenizer import Vocabularies
 
     def load_reference() -> SearchEngine:
+        require_unchanged(folder, SMALL)
         model = _load_torch(folder, settings, task, options._replace(device="cpu"))
         search: SearchEngine = model.searcher
         return search

@@ -25,7 +25,7 @@ def find_faults(folder: Path, *, compare: bool = True) -> list[str]:
         *(partial(require_regular, folder / name, folder, LIMITS.get(name)) for name in present),
         partial(read_settings, folder),
         partial(Vocabularies.load, folder / TOKENIZER),
-        partial(read_folder, folder, compare=False),
+        partial(read_folder, folder, compare=()),
         partial(Confidence.load, folder),
     ]
     if (folder / SHORTLIST).exists():
