@@ -242,7 +242,7 @@ MEMORIES: dict[str, tuple[Damage, str]] = {
     "from a device": (device(MEMORY), "not a regular file"),
     "from a pipe": (lambda folder: os.mkfifo(folder / MEMORY), "not a regular file"),
     "elsewhere": (lambda folder: (packed((ENTRY, 1))(folder), moved_out(MEMORY)(folder)), "outside its folder"),
-    "a terabyte": (lambda folder: (packed((ENTRY, 1))(folder), grown(MEMORY, 2**40)(folder)), "reads at most"),
+    "a terabyte": (lambda folder: (packed((ENTRY, 1))(folder), grown(MEMORY, 2**40)(folder)), "may have at most"),
     "zeros behind it": (
         lambda folder: (packed((ENTRY, 1))(folder), grown(MEMORY, 10**8)(folder)),
         "other data follows",
