@@ -9,7 +9,7 @@ import torch
 
 from regard.errors import InputError
 from regard.explorer import ablation
-from regard.explorer.ablation import GoneError, ablate
+from regard.explorer.ablation import ClientGoneError, ablate
 from tests.explorer.toys import GREEDY, SHAPES, TEXT, explorer, look_at
 
 TEXTS = {"fill": "A [MASK] sees the [MASK].", "classify": TEXT, "translate": TEXT, "write": TEXT}
@@ -62,7 +62,7 @@ def check(run: Any, patched: Any, delta: list[float], top: list[str | None]) -> 
 def test_one_batch_equals_one_by_one(monkeypatch: pytest.MonkeyPatch, what: str, op: str) -> None:
     run = look_at("translate")
     together = ablate(run.passed, what, op)
-    monkeypatch.setattr(ablation, "MOST_LOGITS", 1)
+    monkeypatch.setattr(ablation, "MAX_LOGITS", 1)
     alone = ablate(run.passed, what, op)
     assert flat(together) == pytest.approx(flat(alone), abs=1e-5)
 
@@ -126,6 +126,6 @@ def test_an_ablation_stops_when_the_client_has_left() -> None:
         asked.append(1)
         return True
 
-    with pytest.raises(GoneError):
+    with pytest.raises(ClientGoneError):
         ablate(run.passed, "heads", "zero", None, gone)
     assert len(asked) == 1

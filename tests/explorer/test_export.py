@@ -123,7 +123,7 @@ def test_no_text_can_end_the_script(page: Path) -> None:
 
 
 def test_large_runs_are_rounded_with_a_warning(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "MOST_FULL", 100)
+    monkeypatch.setattr(export, "MAX_FLOAT32_VALUES", 100)
     run = look_at("write")
     (saved,) = data_of(export.page_html(run, page=page))["runs"]
     assert "rounded to float16" in saved["answer"]["warnings"][-1]
@@ -134,7 +134,7 @@ def test_large_runs_are_rounded_with_a_warning(page: Path, monkeypatch: pytest.M
 
 
 def test_a_page_that_would_be_too_large_is_refused(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "MOST_BYTES", 1000)
+    monkeypatch.setattr(export, "MAX_BYTES", 1000)
     with pytest.raises(InputError, match=r"MB: use a shorter text, or save the run as \.safetensors"):
         export.page_html(look_at("embed"), page=page)
 

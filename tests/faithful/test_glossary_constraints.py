@@ -12,7 +12,7 @@ from regard.decoding.model_loading import load_as
 from regard.decoding.search_interface import Constraints, Hypothesis
 from regard.decoding.translator import Translator
 from regard.faithful.glossary import Glossary, Term
-from regard.faithful.glossary_constraints import Terminology, constraints_for, words_of
+from regard.faithful.glossary_constraints import Terminology, constraints_for, word_boundaries
 from regard.settings import DecodingSettings
 
 SOURCES = ["A dog reads.", "She sees a cat in the garden!", "The old woman sings, and it rains.", "", "She sings."]
@@ -81,7 +81,7 @@ def test_what_is_required_is_not_forbidden(translator: Translator) -> None:
 
 
 def test_words_by_their_tokens(translator: Translator) -> None:
-    words, encode = words_of(translator.target), translator.target.encode_continuation
+    words, encode = word_boundaries(translator.target), translator.target.encode_continuation
     (bracket,), (stop,), (letter,) = encode("("), encode("."), encode("n")
     space = encode(" n")[0]
     assert words.go_on(letter, letter)

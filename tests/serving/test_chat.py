@@ -15,7 +15,7 @@ from regard.decoding.model_loading import load
 from regard.decoding.pytorch_engine import writer_of
 from regard.demo import GLASS
 from regard.serving.application import create_app
-from regard.serving.chat import TURNS, ChatMessage, conversation, trimmed
+from regard.serving.chat import TURNS, ChatMessage, conversation, trim_pieces
 from regard.serving.client_limits import ServingLimits
 from regard.serving.completions import StreamedPiece, WriterQueue
 from regard.serving.served_models import Models
@@ -111,7 +111,7 @@ def test_white_space_around_a_streamed_answer_is_left_out(texts: list[str]) -> N
             for text in texts:
                 yield StreamedPiece(text, 1)
 
-        return "".join([each.text async for each in trimmed(pieces())])
+        return "".join([each.text async for each in trim_pieces(pieces())])
 
     assert asyncio.run(script()) == "".join(texts).strip()
 

@@ -21,7 +21,7 @@ from regard.faithful.repair_translation import SourceLine
 from regard.serving.application import create_app
 from regard.serving.client_limits import Admission, KeyFile, Rates, ServingLimits, client_of, digest_of, make_key
 from regard.serving.refusals import RefusedError
-from regard.serving.translated_files import FileShelf
+from regard.serving.translated_files import FileStore
 from regard.tokens.language_directions import Direction
 from tests.serving.fakes import FakeModels
 
@@ -176,7 +176,7 @@ def test_a_network_counts_as_one_client() -> None:
 def test_the_shelf_is_private_and_bounded_and_empties(tmp_path: Path) -> None:
     now = [0.0]
     folder = tmp_path / "files"
-    shelf = FileShelf(10, 60, folder, lambda: now[0])
+    shelf = FileStore(10, 60, folder, lambda: now[0])
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     token = shelf.put(b"12345678", "../../a.txt")
     assert shelf.get(token) == ("../../a.txt", b"12345678")
@@ -192,7 +192,7 @@ def test_the_shelf_is_private_and_bounded_and_empties(tmp_path: Path) -> None:
 
 def test_servers_that_share_a_folder_serve_and_delete_each_others_files(tmp_path: Path) -> None:
     now = [0.0]
-    first, second = (FileShelf(100, 60, tmp_path / "files", lambda: now[0]) for _ in range(2))
+    first, second = (FileStore(100, 60, tmp_path / "files", lambda: now[0]) for _ in range(2))
     token = first.put(b"text", "a.txt")
     other = tmp_path / "files" / "of the operator.txt"
     other.write_text("mine")
@@ -207,23 +207,23 @@ def test_without_a_folder_files_go_when_the_server_ends_or_the_next_one_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    shelf = FileShelf(100, 60)
+    shelf = FileStore(100, 60)
     assert list(tmp_path.iterdir()) == []  # made when it is needed
     shelf.put(b"text", "a.txt")
     shelf.fresh(".po").write_bytes(b"sent, and then the server was killed")
     folder = shelf.folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    killed = FileShelf(100, 60)
+    killed = FileStore(100, 60)
     killed.put(b"text", "b.txt")
     shelf.close()
     assert len(list(folder.iterdir())) == 2
-    later = FileShelf(100, 60, clock=lambda: time.time() + 100_000)
+    later = FileStore(100, 60, clock=lambda: time.time() + 100_000)
     assert later.folder == folder
     later.sweep()
     assert list(folder.iterdir()) == []
     folder.rmdir()
     folder.symlink_to(tmp_path)  # by somebody who wants to read along
-    assert FileShelf(100, 60).folder != folder
+    assert FileStore(100, 60).folder != folder
 
 
 # Checks before every answer

@@ -167,7 +167,7 @@ def test_a_client_that_leaves_is_not_worked_for(monkeypatch: pytest.MonkeyPatch)
         return fill_rows(some, count)
 
     monkeypatch.setattr(FILLER, "fill_rows", slow_rows)
-    monkeypatch.setattr("regard.serving.encoder_endpoints.READ_TOKENS", 1)
+    monkeypatch.setattr("regard.serving.encoder_endpoints.MAX_BATCH_TOKENS", 1)
     models, body = FakeModels(encoders=MODELS), json.dumps({"inputs": [GAP] * 100}).encode()
     head = f"POST /fill-mask HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     with running(create_app(models)) as address:

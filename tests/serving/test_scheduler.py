@@ -368,7 +368,7 @@ def test_no_thread_is_left_behind(translators: dict[str, Translator], engine: st
 
 @pytest.mark.usefixtures("no_threads_left")
 def test_a_batcher_that_nobody_uses_is_closed(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IDLE", 0.05)
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
 
     async def work(scheduler: TranslatorQueue) -> None:
         await scheduler.translate(TEXTS)

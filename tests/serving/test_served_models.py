@@ -132,7 +132,7 @@ def test_a_changed_folder_is_served_without_losing_a_request(
             assert len(each) > 20
             assert set(map(tuple, each)) <= {tuple(before), tuple(after)}
             assert each[-1] == after
-        monkeypatch.setattr(module, "QUIET", 0.0)
+        monkeypatch.setattr(module, "QUIET_SECONDS", 0.0)
         await models.look()
         assert models._retired == []
         assert old._closing
@@ -197,7 +197,7 @@ def test_a_new_model_must_give_the_outputs_of_its_training(
         write_examples(folder, *examples)
         for _ in range(3):
             await models.look()
-        served = models.served[0].stamp == module.stamp_of(folder)
+        served = models.served[0].stamp == module.read_stamp(folder)
         await models.close()
         copy_weights(folders[task], folder)
         return served, caplog.text
@@ -255,7 +255,7 @@ def test_nothing_is_opened_while_it_is_written_or_for_no_reason(folder: Path) ->
 
 
 def test_the_watch_looks_by_itself(folders: dict[str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "POLL", 0.01)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
 
     async def work() -> None:
         models = Models.load([folder, folders["gpt"]])

@@ -299,7 +299,7 @@ def test_a_deadline_ends_completions_and_streams(writers: dict[str, Writer]) -> 
 def test_a_changed_folder_is_served_by_every_task(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "POLL", 0.05)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
     copies = [Path(shutil.copytree(folders[name], tmp_path / name)) for name in ("gpt", "bert")]
 
     def ask(address: str) -> tuple[str, list[float]]:

@@ -123,7 +123,6 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _is_setting(action: argparse.Action) -> bool:
-    """Reports whether a flag sets a setting, such as --model.width or --beam."""
     return action.dest.startswith("decoding.") or any("." in flag for flag in action.option_strings)
 
 

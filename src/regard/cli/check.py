@@ -88,7 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _require_fix_flags(arguments: argparse.Namespace, data: DataSettings) -> None:
-    """Raises an error if --fix has no suitable output."""
     if bool(arguments.fix) != (arguments.output is not None):
         raise InputError("--fix and -o must be used together, as in --fix -o clean.tsv")
     if arguments.fix and not arguments.output.name.removesuffix(".gz").endswith(".tsv"):
@@ -180,7 +179,7 @@ def _print_report(result: Examination, output: Path | None) -> None:
         severity = result.severity(name)
         count = f"{finding.count:>11,} {finding.count / total:>8.2%}   {finding.check.meaning}"
         console.print(Text.assemble((f"\n{severity:8}", COLOURS[severity]), (f"{name:14}", "bold"), count))
-        for row in _examples(name, finding, width):
+        for row in _format_examples(name, finding, width):
             console.print(Text(row, style="dim"))
     lines = [f"Nothing found: {', '.join(name for name in result.findings if name not in present)}."]
     if result.tested:
@@ -197,8 +196,7 @@ def _print_report(result: Examination, output: Path | None) -> None:
     console.print(Text("\n" + "\n".join(lines)))
 
 
-def _examples(name: str, finding: Finding, width: int) -> Iterator[str]:
-    """Yields two lines for each example: its place with the difference between its sides, and its texts."""
+def _format_examples(name: str, finding: Finding, width: int) -> Iterator[str]:
     from regard.files.pair_checks import unmatched_items
 
     for example in finding.examples:

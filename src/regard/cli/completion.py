@@ -35,6 +35,5 @@ def run(arguments: argparse.Namespace, verbs: Verbs, parser: Parser) -> int:
 
 
 def _list_values(metavar: object) -> list[str] | None:
-    """Returns the values listed in a metavar such as {true,false}, or None if it lists none."""
     is_list = isinstance(metavar, str) and metavar.startswith("{")
     return str(metavar).strip("{}").split(",") if is_list else None

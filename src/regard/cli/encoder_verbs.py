@@ -114,7 +114,7 @@ def _label(classifier: Classifier, lines: list[str], arguments: argparse.Namespa
                 yield " ".join(f"{word}/{label.label}" for word, label in pairs)
         return
     texts: list[Text] = [(line.partition("\t")[0], line.partition("\t")[2]) if "\t" in line else line for line in lines]
-    _warn_of_length(classifier, texts)
+    _warn_of_truncation(classifier, texts)
     for label in classifier.classify(texts):
         if arguments.json:
             yield json.dumps(asdict(label), ensure_ascii=False)
@@ -138,7 +138,7 @@ def _embed(arguments: argparse.Namespace) -> int:
         options["normalize"] = arguments.normalize == "true"
     if arguments.nearest is not None:
         return _print_nearest(embedder, arguments)
-    windows = _vectors(embedder, _lines(arguments.file), options)
+    windows = _embed_all(embedder, _lines(arguments.file), options)
     if arguments.output is None:
         for row in _format_vectors(windows):
             print(row)
@@ -152,10 +152,9 @@ def _embed(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _vectors(embedder: Embedder, lines: Iterator[str], options: dict[str, Any]) -> Iterator[tuple[list[str], Any]]:
-    """Yields lists of lines with their vectors."""
+def _embed_all(embedder: Embedder, lines: Iterator[str], options: dict[str, Any]) -> Iterator[tuple[list[str], Any]]:
     while window := list(islice(lines, WINDOW)):
-        _warn_of_length(embedder, window)
+        _warn_of_truncation(embedder, window)
         yield window, embedder.embed(window, **options)
 
 
@@ -201,8 +200,7 @@ def _lines(name: str | None) -> Iterator[str]:
         yield from read_lines(source, name or "standard input")
 
 
-def _warn_of_length(encoder: Classifier | Embedder, texts: Iterable[Text]) -> None:
-    """Prints how many texts are truncated."""
+def _warn_of_truncation(encoder: Classifier | Embedder, texts: Iterable[Text]) -> None:
     if count := sum(row.shortened for row in encoder.rows(texts)):
         longest = encoder.settings.model.max_length
         message = f"{count:,} texts are longer than {longest:,} tokens: only the beginning of each is read"

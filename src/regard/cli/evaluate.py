@@ -57,7 +57,7 @@ def add(verbs: flags.Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    task = _task(arguments)
+    task = _find_task(arguments)
     if task != "translate":
         return _measure(arguments, task)
     from regard.evaluation.translation_scores import compare, require_options, score
@@ -93,8 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _task(arguments: argparse.Namespace) -> str:
-    """Returns the task of the model; for translations in a file, "translate"."""
+def _find_task(arguments: argparse.Namespace) -> str:
     from regard.model_folder import SETTINGS, read_settings
 
     path = Path(arguments.files[0])
@@ -102,7 +101,6 @@ def _task(arguments: argparse.Namespace) -> str:
 
 
 def _require_output(arguments: argparse.Namespace) -> None:
-    """Raises an error if the output cannot be written, or is also an input."""
     first, *others = [arguments.hypotheses, *arguments.files] if arguments.hypotheses else arguments.files
     if arguments.output is not None:
         inputs = [first, *(others if arguments.hypotheses else expand_paths(others))]
@@ -199,7 +197,7 @@ def _measure_writer(arguments: argparse.Namespace) -> int:
 
     writer = load_as(Writer, arguments.files[0], arguments.device)
     parts = read([as_path(name) for name in arguments.files[1:]], writer.settings.data, Report())
-    texts = list(_join_parts(parts))
+    texts = list(_join_documents(parts))
     if not texts:
         raise InputError(f"{' and '.join(arguments.files[1:])}: no text to score")
     scores = [writer.score(text) for text in texts]
@@ -228,8 +226,7 @@ def _measure_writer(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _join_parts(parts: Iterable[DocumentPart]) -> Iterator[str]:
-    """Yields the whole text of each document."""
+def _join_documents(parts: Iterable[DocumentPart]) -> Iterator[str]:
     texts: list[str] = []
     for part in parts:
         if part.begins and texts:

@@ -36,7 +36,6 @@ def add(verbs: Verbs) -> None:
 
 
 def _add_output(parser: argparse.ArgumentParser, text: str, content: str) -> None:
-    """Adds the flags -o and --overwrite."""
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help=text)
     parser.add_argument("--overwrite", action="store_true", help=f"replace an existing {content} in FOLDER")
 

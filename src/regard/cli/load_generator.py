@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """Timeout in seconds, after which a request counts as lost."""
 
 
@@ -76,7 +76,7 @@ def load(address: str, questions: Sequence[Question], *, clients: int, seconds: 
                 if not key.data.read(selector, now, end):
                     active.discard(key.data)
             if now > end:
-                late = {client for client in active if client.started + PATIENCE < now}
+                late = {client for client in active if client.started + TIMEOUT_SECONDS < now}
                 for client in late:
                     client.lose(selector, "no answer")
                 active -= late
@@ -93,27 +93,27 @@ class _Client:
         questions: Sequence[Question],
         known: dict[int, bytes],
         report: LoadReport,
-        dice: random.Random,
+        rng: random.Random,
     ) -> None:
-        self.target, self.questions, self.known, self.report, self.dice = target, questions, known, report, dice
+        self.target, self.questions, self.known, self.report, self.rng = target, questions, known, report, rng
         self.socket: socket.socket | None = None
         self.number, self.started, self.data = 0, 0.0, b""
 
     def ask(self, selector: selectors.BaseSelector, end: float) -> bool:
         """Sends the next request, on a new connection if necessary; returns False if it cannot connect in time.
 
-        A request that cannot be sent counts as lost, and the next one is sent at once.
+        A request that cannot be sent counts as lost, and the next one is sent immediately.
         """
         while time.perf_counter() < end:
             try:
                 if self.socket is None:
-                    self.socket = socket.create_connection(self.target, timeout=PATIENCE)
+                    self.socket = socket.create_connection(self.target, timeout=TIMEOUT_SECONDS)
                     self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     selector.register(self.socket, selectors.EVENT_READ, self)
             except OSError:
                 self.report.refused += 1
                 return False
-            self.number, self.data = self.dice.randrange(len(self.questions)), b""
+            self.number, self.data = self.rng.randrange(len(self.questions)), b""
             self.started = time.perf_counter()
             self.report.asked += 1
             try:
@@ -136,7 +136,7 @@ class _Client:
             return self.ask(selector, end)
         self.data += part
         head, found, body = self.data.partition(b"\r\n\r\n")
-        if not found or len(body) < length_of(head):
+        if not found or len(body) < content_length(head):
             return True
         self.check(head, body, now, end)
         if now >= end or b"\r\nconnection: close" in head.lower():
@@ -169,7 +169,7 @@ class _Client:
             self.socket = None
 
 
-def length_of(head: bytes) -> int:
+def content_length(head: bytes) -> int:
     """Returns the Content-Length of a response, or 0 if it has none."""
     _, found, text = head.lower().partition(b"\r\ncontent-length:")
     return int(text.partition(b"\r\n")[0]) if found else 0

@@ -78,7 +78,6 @@ def open_model(path: str | None, device: str, to: str | None) -> Explorer:
 
 
 def _require_output(arguments: argparse.Namespace) -> None:
-    """Raises an error if the output has an unknown format, exists already or cannot be written."""
     output: Path = arguments.output
     if output.suffix not in (".html", ".json", ".safetensors"):
         raise InputError(f"{output}: unknown format: save as .html (a page), .json or .safetensors")

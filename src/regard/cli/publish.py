@@ -1,4 +1,4 @@
-"""regard publish: writes models as a website in which they run."""
+"""regard publish: writes a website in which models run in the browser."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from regard.cli.shared_flags import Verbs
 from regard.demo import GLASS
 from regard.errors import InputError
 
-DESCRIPTION = """Writes a folder that any web host can serve: the page of regard look, with the models running in the
-browser. Visitors type a sentence and look inside; what they type does not leave the page, and no server computes
-anything. Without MODEL, publishes the small model that comes with Regard."""
+DESCRIPTION = """Writes a website for any web host: the page of regard look, with models that run in the browser. What
+visitors type does not leave the page, and no server computes anything. Without MODEL, publishes the small model that
+comes with Regard."""
 FILES = ("index.html", "models", "static")
 
 
 def add(verbs: Verbs) -> None:
-    about = "write a website in which models run, to look into them without a server"
+    about = "write a website that shows what models compute, without a server"
     parser = verbs.add_parser("publish", help=about, description=DESCRIPTION, run=run)
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="model folders; the page opens the first")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where to write the website")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing website in FOLDER")
-    text = "language to translate into, for multilingual models (default: that of their first direction)"
+    text = "language to translate into, for multilingual models (default: the target of their first direction)"
     parser.add_argument("--to", metavar="LANGUAGE", help=text)
 
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     output, models = arguments.output, arguments.models
     for model in models:
         if output.resolve() in (model.resolve(), *model.resolve().parents):
-            raise InputError(f"{output}: is or holds the model {model}; name another folder to write to")
+            raise InputError(f"{output}: is or contains the model {model}; specify another folder to write to")
     explorers = []
     for model in models or [None]:
         explorers.append(open_model(model, "cpu", arguments.to))

@@ -135,7 +135,7 @@ def _serve(
         look=arguments.look,
         note=_log,
     )
-    config = configure(app, ssl_certfile=arguments.tls_cert, ssl_keyfile=arguments.tls_key, **_proxies(arguments))
+    config = configure(app, ssl_certfile=arguments.tls_cert, ssl_keyfile=arguments.tls_key, **_proxy_options(arguments))
     scheme = "http" if arguments.tls_cert is None else "https"
     name = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     served = ", ".join(models.names)
@@ -144,8 +144,7 @@ def _serve(
     return 0
 
 
-def _proxies(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the options with which uvicorn trusts the proxies."""
+def _proxy_options(arguments: argparse.Namespace) -> dict[str, Any]:
     for address in arguments.proxies or ():
         try:
             ipaddress.ip_network(address)

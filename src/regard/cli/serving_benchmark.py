@@ -31,7 +31,7 @@ MIB = 2**20
 WARM_UP_SECONDS = 3.0
 ONE_CLIENT_SECONDS = 20.0
 
-Languages = tuple[str, str]  # from and to
+Languages = tuple[str, str]  # source and target
 Offline = tuple[float, dict[tuple[str, str, str], str]]  # sentences per second; translations by languages and text
 
 
@@ -73,9 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
         many, longest = arguments.clients, arguments.seconds
         load(address, questions, clients=many, seconds=min(WARM_UP_SECONDS, longest))
         reports = {"one": load(address, questions, clients=1, seconds=min(ONE_CLIENT_SECONDS, longest))}
-        memory_before = _memory(process)
+        memory_before = _resident_bytes(process)
         reports["many"] = load(address, questions, clients=many, seconds=longest)
-        memory_after = _memory(process)
+        memory_after = _resident_bytes(process)
     rate_after, _ = _translate_offline(translators, texts)
     figures: dict[str, Any] = {"offline": max(rate_before, rate_after)}
     figures |= {"memory_before": memory_before, "memory_after": memory_after}
@@ -89,7 +89,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _choose_direction(translator: Translator, arguments: argparse.Namespace) -> Languages:
-    """Returns the first direction of the model that matches --from and --to."""
     from regard.tokens.language_directions import directions_of
 
     known = [(each.source, each.target) for each in directions_of(translator.settings.data)]
@@ -168,8 +167,7 @@ def _server(
             process.terminate()
 
 
-def _memory(process: subprocess.Popen[str] | None) -> int:
-    """Returns the resident memory of a process in bytes, or 0 if the system does not report it."""
+def _resident_bytes(process: subprocess.Popen[str] | None) -> int:
     try:
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8") if process else ""
     except OSError:

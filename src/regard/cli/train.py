@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
             reverse=arguments.reverse,
             prepare_only=in_processes,
             stop=stop,
-            **_run_options(arguments),
+            **_shared_options(arguments),
         )
     stop_on_interrupt(stop)
     if not in_processes:
@@ -137,14 +137,13 @@ def _distill(arguments: argparse.Namespace) -> int:
         folder,
         overrides=setting_overrides(arguments),
         stop=stop,
-        **_run_options(arguments),
+        **_shared_options(arguments),
     )
     stop_on_interrupt(stop)
     return follow(events, folder)
 
 
-def _run_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the flags that `regard train` and `regard distill` share, as arguments of these functions."""
+def _shared_options(arguments: argparse.Namespace) -> dict[str, Any]:
     files = {"dev": arguments.dev, "test": arguments.test, "settings_file": arguments.settings}
     return {**files, "overwrite": arguments.overwrite}
 
@@ -214,7 +213,6 @@ def follow(events: Iterator[Event], folder: Path) -> int:
 
 
 def _is_distributed() -> bool:
-    """Reports whether torchrun or `train_in_processes` started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 

@@ -193,7 +193,6 @@ def _print_rows(rows: Iterable[str], *, flush: bool) -> None:
 
 
 def _file_size(source: BinaryIO) -> int | None:
-    """Returns the size of a file in bytes, or None for a pipe."""
     with suppress(OSError):
         status = os.fstat(source.fileno())
         if stat.S_ISREG(status.st_mode):

@@ -107,7 +107,6 @@ def _make_job(arguments: argparse.Namespace, source: str) -> TranslateLines:
 
 
 def _choose_executor(arguments: argparse.Namespace, work: TranslateLines) -> Executor:
-    """Returns the executor of --cluster: processes on this machine, or a Ray cluster."""
     if arguments.cluster != "local":
         from regard.jobs.ray_cluster import RayCluster
 
@@ -120,7 +119,6 @@ def _choose_executor(arguments: argparse.Namespace, work: TranslateLines) -> Exe
 
 
 def _show_progress(steps: Iterable[LinesDone]) -> LinesDone:
-    """Shows each step if standard error is a terminal, and returns the last step."""
     start, last = time.monotonic(), None
     for last in steps:
         if sys.stderr.isatty():

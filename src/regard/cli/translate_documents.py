@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     direction = translator.direction(**flags.direction_options(arguments))
     memory = open_memory(arguments, translator) if arguments.memory else None
     if translator.confidence is None and (arguments.dry_run or arguments.report or arguments.json):
-        reason = _why_no_confidence(Path(arguments.model))
+        reason = _explain_no_confidence(Path(arguments.model))
         print(f"{arguments.model}: {reason}: translations have no confidence", file=sys.stderr)
     translate = _faithful(translator, options)
     for path, _ in outputs:  # reports errors in any document before the first one is translated
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         _write_report(arguments.report, outcomes)
     if arguments.dry_run and not arguments.json:
         for outcome in outcomes:
-            print("\n".join(_describe(outcome)))
+            print("\n".join(_format_unit(outcome)))
     return 0
 
 
@@ -174,7 +174,6 @@ def _require_outputs(outputs: Sequence[tuple[Path, Path | None]], arguments: arg
 
 
 def _require_same_format(path: Path, output: Path) -> None:
-    """Raises an error if the suffix of the output is that of another format."""
     suffix, output_suffix, known = files.suffix(path), files.suffix(output), {**files.PAIRED, **files.ALONE}
     if output_suffix in files.COMPILED or known.get(suffix) != known.get(output_suffix, known.get(suffix)):
         name = output.with_name(output.name.removesuffix(".gz").rpartition(".")[0] + suffix)
@@ -203,8 +202,7 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Transl
     return entries
 
 
-def _why_no_confidence(model: Path) -> str:
-    """Explains why a model has no calibrated confidence."""
+def _explain_no_confidence(model: Path) -> str:
     from regard.model_folder import CONFIDENCE, TRAINING, has_finished
 
     if (model / TRAINING).exists() and not has_finished(model):
@@ -245,7 +243,7 @@ def _translate_document(
             if arguments.json:
                 print(json.dumps(_as_record(outcome), ensure_ascii=False))
     if output is not None:
-        _write(document, outcomes, output, _languages(direction)[1])
+        _write_document(document, outcomes, output, _languages(direction)[1])
     notes = [f"{path}: {note}" for note in document.notes]
     print(*notes, *_summary(path, output, document, outcomes), sep="\n", file=sys.stderr)
     return outcomes
@@ -258,7 +256,6 @@ def _languages(direction: Direction) -> tuple[str, str]:
 
 
 def _require_languages(document: Document, path: Path, direction: Direction) -> None:
-    """Raises an error if the languages of a document are not those of the model; regions may differ."""
     has_text = any(unit.state != "empty" for unit in document.units)
     sides = [("from", document.source_language), ("into", document.target_language if has_text else "")]
     for (side, language), known in zip(sides, _languages(direction), strict=True):
@@ -266,8 +263,7 @@ def _require_languages(document: Document, path: Path, direction: Direction) -> 
             raise InputError(f"{path}: translates {side} {language}, but the model translates {side} {known}")
 
 
-def _write(document: Document, outcomes: Iterable[FilledUnit], output: Path, language: str) -> None:
-    """Writes the translated document atomically, compressed if the name ends in .gz."""
+def _write_document(document: Document, outcomes: Iterable[FilledUnit], output: Path, language: str) -> None:
     from regard.atomic_files import write_atomically
 
     data = document.render({outcome.number: outcome.made.text for outcome in outcomes if outcome.is_filled}, language)
@@ -291,8 +287,7 @@ def _summary(path: Path, output: Path | None, document: Document, outcomes: Sequ
         yield f"... and {len(flagged) - MAX_FLAGGED:,} more; --report FILE lists all of them"
 
 
-def _describe(outcome: FilledUnit) -> Iterator[str]:
-    """Yields human-readable lines about one translation."""
+def _format_unit(outcome: FilledUnit) -> Iterator[str]:
     made = outcome.made
     confidence = "" if made.confidence is None else f"  {made.confidence:.2f}"
     yield f"{outcome.unit.where}{confidence}  {made.how}{''.join(f'  ! {flag}' for flag in made.flags)}"
@@ -303,7 +298,6 @@ def _describe(outcome: FilledUnit) -> Iterator[str]:
 
 
 def _as_record(outcome: FilledUnit) -> dict[str, Any]:
-    """Returns one translation as a JSON object."""
     unit, matches = outcome.unit, [asdict(match) for match in outcome.matches]
     where = {"file": unit.where.path, "line": unit.where.line, "context": unit.context}
     return {**where, "source": unit.source, **asdict(outcome.made), "matches": matches}

@@ -181,7 +181,6 @@ def _conjugate(verb: str, tense: TenseOfBe, subject: Phrase) -> str:
 
 
 def _negate(finite: str, mood: str) -> str:
-    """Puts the finite verb between the two parts of a French negation."""
     second = {"not": "pas", "never": "jamais"}.get(mood)
     return f"ne {finite} {second}" if second else finite
 

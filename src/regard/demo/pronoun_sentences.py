@@ -65,7 +65,6 @@ class Frame(Entry, frozen=True):
 
 
 def _pronoun_for(phrase: Phrase) -> Phrase:
-    """Returns the pronoun for a noun phrase in both languages, such as "it" and "elle"."""
     french = ("il", "elle")[phrase.feminine]
     if phrase.person == THEY:
         return phrase._replace(english="they", french=french + "s", pairs=())

@@ -73,7 +73,6 @@ def _cell(sentence: Sentence) -> tuple[str | None, bool]:
 
 
 def _cell_sizes(test: int) -> Counter[tuple[str | None, bool]]:
-    """Returns the number of test sentences in each category."""
     shares = {"il": 0.0875, "elle": 0.0875, "ils": 0.0375, "elles": 0.0375}
     room: Counter[tuple[str | None, bool]]
     room = Counter({(word, about): int(share * test) for word, share in shares.items() for about in (True, False)})

@@ -17,7 +17,7 @@ from regard.explorer.recorded_pass import Pass, forward
 from regard.explorer.request_types import LIMITS
 from regard.model.observe import Trace, observe
 
-MOST_LOGITS = 2**25
+MAX_LOGITS = 2**25
 """Maximum number of logits in one pass; it limits the batch size for long texts and large vocabularies."""
 
 
@@ -28,7 +28,7 @@ class Lesion(NamedTuple):
     head: int | None
 
 
-class GoneError(Exception):
+class ClientGoneError(Exception):
     """Raised when the client has disconnected and no longer needs the answer."""
 
 
@@ -87,11 +87,11 @@ def measure(run: Pass, lesions: Sequence[Lesion], op: str, gone: Callable[[], bo
     chosen, before = torch.tensor(run.chosen), run.log_probabilities  # [R], [R, V]
     first, intact = before.argmax(-1), before.gather(1, chosen[:, None]).squeeze(1)
     output = run.anatomy.output_layer()
-    logits = (0 if output is None else output.out_features) * len(run.inputs.tokens[run.anatomy.written])  # of one row
-    size = max(1, min(LIMITS.ablation_batch, MOST_LOGITS // max(1, logits)))
+    logits = (0 if output is None else output.out_features) * len(run.inputs.tokens[run.anatomy.written])  # per row
+    size = max(1, min(LIMITS.ablation_batch, MAX_LOGITS // max(1, logits)))
     for start in range(0, len(lesions), size):
         if gone():
-            raise GoneError
+            raise ClientGoneError
         batch = lesions[start : start + size]
         after = run.scores(run_with_lesions(run, batch, op)).cpu()  # [B, R, V]
         deltas = after.gather(2, chosen.expand(len(batch), -1)[..., None]).squeeze(2) - intact

@@ -24,8 +24,8 @@ from regard.weights import parameters
 if TYPE_CHECKING:
     from regard.explorer.model_explorer import Run
 
-MOST_BYTES = 50_000_000
-MOST_FULL = 2_000_000
+MAX_BYTES = 50_000_000
+MAX_FLOAT32_VALUES = 2_000_000
 """Maximum number of values in a page that are stored as float32; larger runs are stored as float16."""
 WINDOW = 12
 """Number of positions that the logit lens of the page shows at once."""
@@ -103,8 +103,8 @@ def page_html(run: Run, *, page: Path | None = None) -> str:
 
 
 def require_size(size: int) -> None:
-    """Raises InputError if a page would have more than `MOST_BYTES` bytes."""
-    if size > MOST_BYTES:
+    """Raises InputError if a page would have more than `MAX_BYTES` bytes."""
+    if size > MAX_BYTES:
         problem = f"the page of this run would have {size / 1e6:.0f} MB"
         raise InputError(f"{problem}: use a shorter text, or save the run as .safetensors")
 
@@ -118,7 +118,7 @@ def script_json(value: Any) -> str:
 def page_data(run: Run) -> dict[str, Any]:
     """Returns all data that the page would otherwise request from a server."""
     numbers = sum(torch.Size(about["shape"]).numel() for about in run.answer["tensors"].values())
-    half = numbers > MOST_FULL
+    half = numbers > MAX_FLOAT32_VALUES
     require_size(numbers * (2 if half else 4) * 4 // 3)
     answer = dict(run.answer)
     if half:

@@ -32,14 +32,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.errors import InputError, RegardError
 from regard.explorer import embedding_space as space, export, weight_matrices as weights
-from regard.explorer.ablation import GoneError, ablate
+from regard.explorer.ablation import ClientGoneError, ablate
 from regard.explorer.lessons import find_lesson
 from regard.explorer.local_hosts import LOCAL, is_address
 from regard.explorer.model_explorer import Explorer
 from regard.explorer.page_files import PAGE, content_policy, inline_hashes
 from regard.explorer.request_types import LIMITS, AblationRequest, MissingError, TooBigError, WholeNumber, convert
 
-MOST_BODY = 1_000_000
+MAX_BODY = 1_000_000
 BODY_TIMEOUT = 15.0
 """Seconds within which the body of a request must arrive."""
 TYPES = {
@@ -212,7 +212,7 @@ class ExplorerEndpoints:
         watching = asyncio.create_task(notice_leaving(request, gone))
         try:
             return JSONResponse(await self.work(lambda: find_effects(self.explorer, ablation, gone.is_set)))
-        except GoneError:
+        except ClientGoneError:
             return Response(status_code=499)  # the client has disconnected
         finally:
             gone.set()  # where the server cancels what nobody waits for, the ablation ends too
@@ -250,8 +250,8 @@ async def read_json(request: Request) -> dict[str, Any]:
         async with asyncio.timeout(BODY_TIMEOUT):
             async for part in request.stream():
                 content += part
-                if len(content) > MOST_BODY:
-                    raise TooBigError(f"the request is longer than {MOST_BODY:,} bytes: shorten it")
+                if len(content) > MAX_BODY:
+                    raise TooBigError(f"the request is longer than {MAX_BODY:,} bytes: shorten it")
     except TimeoutError:
         problem = f"the body of the request did not arrive within {BODY_TIMEOUT:g} seconds"
         raise HTTPException(408, problem, {"Connection": "close"}) from None

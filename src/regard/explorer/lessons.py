@@ -1,4 +1,4 @@
-"""Reads the lessons that a teacher shows beside the explorer's views; the page parses and draws them."""
+"""Reads the lessons that the explorer shows beside its views; the page parses and displays them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TITLE = re.compile(r"^title:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Lesson:
-    """The Markdown of one lesson."""
+    """A lesson with its name, title and Markdown text."""
 
     name: str
     title: str
@@ -27,7 +27,7 @@ class Lesson:
 
 
 def read_lesson(path: Path) -> Lesson:
-    """Reads a lesson; raises InputError where the file is not one."""
+    """Reads a lesson; raises InputError if the file is not a lesson."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -48,7 +48,7 @@ def read_lesson(path: Path) -> Lesson:
 
 
 def read_lessons(paths: Iterable[Path]) -> dict[str, Lesson]:
-    """Reads several lessons, by their names."""
+    """Reads several lessons, keyed by name."""
     lessons: dict[str, Lesson] = {}
     for path in paths:
         lesson = read_lesson(path)
@@ -59,7 +59,7 @@ def read_lessons(paths: Iterable[Path]) -> dict[str, Lesson]:
 
 
 def find_lesson(lessons: dict[str, Lesson], name: str) -> Lesson:
-    """Returns the lesson of this name."""
+    """Returns the lesson with this name, or raises MissingError."""
     if name not in lessons:
         raise MissingError(f"name: no lesson is called {name[:100]!r}")
     return lessons[name]

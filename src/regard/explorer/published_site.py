@@ -1,4 +1,4 @@
-"""Publishes models as a static website in which they run: the explorer's page, its engine, and the models' files."""
+"""Publishes models as a static website: the page of the explorer, the engine that runs models in it, and the models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ file, and browsers run it only from a web server. In its folder, run <code>pytho
 localhost:8000.</p>
 """
 MOST_BYTES = 256_000_000
-"""Bytes of float32 weights that a page may have to load."""
+"""Maximum size in bytes of the float32 weights that a page loads."""
 
 
 def publish(explorers: Sequence[Explorer], site: Path, progress: Callable[[str], None] = lambda _: None) -> None:
@@ -45,7 +45,7 @@ def publish(explorers: Sequence[Explorer], site: Path, progress: Callable[[str],
 
 
 def list_pages(explorers: Sequence[Explorer], folders: Sequence[str], current: int) -> list[dict[str, str]]:
-    """Returns the names of several models, and their addresses relative to the page of the current one."""
+    """Returns the names of several models, and their URLs relative to the page of the current model."""
     root = "../../" if current else "./"
     addresses = [root, *(f"{root}models/{folder}/" for folder in folders[1:])]
     addresses[current] = "./"
@@ -54,12 +54,12 @@ def list_pages(explorers: Sequence[Explorer], folders: Sequence[str], current: i
 
 
 def check_publishable(explorer: Explorer) -> None:
-    """Refuses a model that a browser cannot run."""
+    """Raises InputError if a browser cannot run the model."""
     name, anatomy = explorer.folder or explorer.name, explorer.anatomy
     if any(isinstance(lexicon.tokenizer, ImportedTokenizer) for lexicon in anatomy.lexicons.values()):
         raise InputError(
-            f"{name}: its vocabulary was imported, and a published page can only use vocabularies that Regard has "
-            "learned: use regard look"
+            f"{name}: the vocabulary was imported, but published pages support only vocabularies learned by Regard: "
+            "use regard look"
         )
     size = weights_size(explorer)
     if size > MOST_BYTES:
@@ -70,12 +70,12 @@ def check_publishable(explorer: Explorer) -> None:
 
 
 def weights_size(explorer: Explorer) -> int:
-    """Returns the bytes of a model's weights in float32."""
+    """Returns the size of the weights in float32 in bytes."""
     return 4 * sum(tensor.numel() for tensor in parameters(explorer.anatomy.model).values())
 
 
 def folder_names(names: Sequence[str]) -> list[str]:
-    """Returns a different folder name for each model, which needs no escaping in an address."""
+    """Returns a unique folder name for each model that needs no escaping in URLs."""
     folders: list[str] = []
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "model"

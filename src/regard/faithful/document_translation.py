@@ -23,7 +23,7 @@ class FilledUnit:
     number: int  # index of the unit in the document
     unit: Unit
     made: FaithfulResult
-    matches: tuple[MemoryMatch, ...] = ()  # from the memory, best first; the first was used if its score is 99 or 100
+    matches: tuple[MemoryMatch, ...] = ()  # memory matches, best first; the first was used if its score is 99 or 100
 
     @property
     def is_filled(self) -> bool:

@@ -96,7 +96,6 @@ class Faithful:
                 row.take(translation.text, translation, "model")
 
     def _try_constrained(self, rows: Sequence[_Row], options: dict[str, Any]) -> None:
-        """Searches again for outputs that must contain all pieces."""
         constrain = options.get("constrain") or (lambda _: None)
         required = {cut.text: self._required(cut, constrain(cut.text)) for cut in (row.line.cut for row in rows)}
         more = {**options, "temperature": 0.0, "constrain": required.get}

@@ -13,7 +13,7 @@ from regard.faithful.glossary import Glossary, Term
 from regard.settings import DecodingSettings
 from regard.tokens.tokenizer import Tokenizer
 
-TRIED = 3
+OUTPUTS_PER_SEARCH = 3
 """Number of outputs of a constrained search from which the best is chosen."""
 ROUNDS = 3
 """Maximum number of searches for one text; each one forbids another tokenization of a forbidden word."""
@@ -27,11 +27,11 @@ def constraints_for(glossary: Glossary, text: str, tokenizer: Tokenizer) -> Cons
     there = [sequence for item in required for sequence in item]
     words = [form for term in terms for word in term.forbidden for form in (word, _raised(word), word.lower())]
     forbidden = tuple(each for each in _spellings(tokenizer, words) if not any(_inside(each, other) for other in there))
-    return Constraints(required, forbidden, words_of(tokenizer)) if required or forbidden else Constraints()
+    return Constraints(required, forbidden, word_boundaries(tokenizer)) if required or forbidden else Constraints()
 
 
 @lru_cache(maxsize=2)
-def words_of(tokenizer: Tokenizer) -> WordBoundaries:
+def word_boundaries(tokenizer: Tokenizer) -> WordBoundaries:
     """Returns the tokens of a tokenizer at which words begin and end."""
     ends = [tokenizer.decode([token])[-1:] for token in range(tokenizer.size)]
     return WordBoundaries(
@@ -105,20 +105,20 @@ class Terminology:
             wanted = {i: each for i, each in wanted.items() if each}
             if not wanted:
                 break
-            several = replace(looking, alternatives=max(settings.alternatives, TRIED - 1))
+            several = replace(looking, alternatives=max(settings.alternatives, OUTPUTS_PER_SEARCH - 1))
             results = search(list(wanted), list(wanted.values()), several)
             for i, new in zip(list(wanted), results, strict=True):
                 new = sorted(new, key=partial(self._rank, texts[i]))
                 if self._faults(texts[i], new[0]) < self._faults(texts[i], kept[i][0]):
-                    kept[i] = [_asked_for(each, settings) for each in new[: settings.alternatives + 1]]
-                others = set(self._spelt(texts[i], new[0])) - set(wanted[i].forbidden)
+                    kept[i] = [_drop_alignment(each, settings) for each in new[: settings.alternatives + 1]]
+                others = set(self._forbidden_tokens(texts[i], new[0])) - set(wanted[i].forbidden)
                 wanted[i] = wanted[i] + Constraints((), tuple(others)) if others else Constraints()
         return kept
 
     def _drafts(self, text: str, found: Hypothesis) -> tuple[tuple[int, ...], ...]:
         """Returns drafts in which each missing term replaces the word of the output that attends to it most."""
         absent = {outcome.source for outcome in self.outcomes(text, found) if outcome.state == "missing"}
-        runs, places = self._words(found.tokens), dict[int, Term]()
+        runs, places = self._word_spans(found.tokens), dict[int, Term]()
         for term, columns in self._columns(text, found):
             free = [place for place in range(len(runs)) if place not in places]
             if term.source in absent and free:
@@ -135,9 +135,8 @@ class Terminology:
             for term, start, end in self.glossary.matches(text):
                 yield term, [shift + k for k, (left, right) in enumerate(offsets) if left < end and right > start]
 
-    def _words(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
-        """Returns the start and end of each word as token positions."""
-        words = words_of(self.tokenizer)
+    def _word_spans(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
+        words = word_boundaries(self.tokenizer)
         starts = [i for i, token in enumerate(tokens) if not i or not words.go_on(tokens[i - 1], token)]
         return list(pairwise([*starts, len(tokens)]))
 
@@ -147,7 +146,7 @@ class Terminology:
             return tokens[start:end]
         first = start == 0 and self.tokenizer.decode(tokens[start:end])[:1].isupper()
         target = list(_forms(term))[1] if first and not term.exact(term.targets[0]) else term.targets[0]
-        glued = tokens[start] in words_of(self.tokenizer).inside
+        glued = tokens[start] in word_boundaries(self.tokenizer).inside
         return self.tokenizer.encode_continuation(target) if glued else self.tokenizer.encode_words([target])[0]
 
     def _rank(self, text: str, found: Hypothesis) -> tuple[int, int, float]:
@@ -157,7 +156,7 @@ class Terminology:
         place is judged by attention, because a word that the model does not know is improbable everywhere.
         """
         placed = {outcome.source: outcome.text for outcome in self.outcomes(text, found) if outcome.state == "placed"}
-        spans = {source: self._span(word, found.tokens) for source, word in placed.items()}
+        spans = {source: self._find_word(word, found.tokens) for source, word in placed.items()}
         attentions = [
             _attention(found, spans[term.source][0], columns)
             for term, columns in self._columns(text, found)
@@ -172,20 +171,18 @@ class Terminology:
     def _faults(self, text: str, found: Hypothesis) -> int:
         return sum(outcome.state != "placed" for outcome in self.outcomes(text, found))
 
-    def _spelt(self, text: str, found: Hypothesis) -> Iterator[tuple[int, ...]]:
-        """Yields the tokens of the forbidden words in an output."""
+    def _forbidden_tokens(self, text: str, found: Hypothesis) -> Iterator[tuple[int, ...]]:
         for outcome in self.outcomes(text, found):
             if outcome.state == "forbidden":
-                yield found.tokens[slice(*self._span(outcome.text, found.tokens))]
+                yield found.tokens[slice(*self._find_word(outcome.text, found.tokens))]
 
-    def _span(self, word: str, tokens: Sequence[int]) -> tuple[int, int]:
-        """Returns the start and end of the first occurrence of a word as token positions."""
+    def _find_word(self, word: str, tokens: Sequence[int]) -> tuple[int, int]:
         end = next(end for end in range(1, len(tokens) + 1) if word in self.tokenizer.decode(tokens[:end]))
         starts = (start for start in range(end - 1, -1, -1) if word in self.tokenizer.decode(tokens[start:end]))
         return next(starts, 0), end
 
 
-def _asked_for(found: Hypothesis, settings: DecodingSettings) -> Hypothesis:
+def _drop_alignment(found: Hypothesis, settings: DecodingSettings) -> Hypothesis:
     return found if settings.alignment else replace(found, alignment=())
 
 
@@ -194,5 +191,4 @@ MIN_ATTENTION = 0.2
 
 
 def _attention(found: Hypothesis, row: int, columns: Sequence[int]) -> float:
-    """Returns the total attention from an output token to source tokens."""
     return sum(found.alignment[row][column] for column in columns)

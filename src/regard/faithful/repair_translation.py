@@ -155,7 +155,6 @@ def _alike(these: Sequence[ProtectedPiece], those: Sequence[ProtectedPiece]) -> 
 
 
 def _is_nested(pieces: Sequence[ProtectedPiece]) -> bool:
-    """Reports whether all opened elements are closed in the reverse order."""
     still_open: list[str] = []
     for piece in pieces:
         role = _role(piece.text)

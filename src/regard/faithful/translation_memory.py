@@ -39,7 +39,7 @@ KEPT = (".po", ".mo", ".tmx", ".xlf", ".xliff")
 """Suffixes of translators' files; a model trained on such files includes a translation memory by default."""
 
 GRAM = 4
-LOOKED_THROUGH = 20_000
+MAX_ENTRIES_READ = 20_000
 """Maximum number of index entries that are read for a text, beginning with the rarest 4-grams."""
 
 CANDIDATES = 64
@@ -87,7 +87,7 @@ class TranslationMemory:
             return []
         matches: list[MemoryMatch] = []
         choices = [self.sources[number] for number in self.index.candidates(query)]
-        cutoff = min(threshold, LEAST) / 100
+        cutoff = min(threshold, MIN_SIMILARITY) / 100
         near = process.extract(
             query, choices, scorer=Levenshtein.normalized_similarity, score_cutoff=cutoff, limit=CANDIDATES
         )
@@ -109,7 +109,7 @@ class TranslationMemory:
         return Index(self.sources)
 
 
-LEAST = 50
+MIN_SIMILARITY = 50
 """The minimum similarity in percent of texts that differ only in numbers and placeholders."""
 
 
@@ -167,7 +167,7 @@ class Index:
         slices: list[NDArray[np.int32]] = []
         total = 0
         for begin, end in zip(begins[order].tolist(), ends[order].tolist(), strict=True):
-            if slices and total + end - begin > LOOKED_THROUGH:
+            if slices and total + end - begin > MAX_ENTRIES_READ:
                 break
             slices.append(self.owners[begin:end])
             total += end - begin

@@ -109,7 +109,6 @@ UNSUPPORTED = (
 
 
 def _describe_missing(folder: Path) -> str:
-    """Explains which tokenizer files are missing in a folder."""
     if unsupported := [name for name in UNSUPPORTED if (folder / name).is_file()]:
         return f"Regard cannot read the vocabulary in {unsupported[0]}, but needs {TOKENIZER}: {SAVE}"
     for name, other in (BYTE_PAIRS.files, BYTE_PAIRS.files[::-1]):

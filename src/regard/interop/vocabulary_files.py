@@ -159,7 +159,6 @@ def _write(folder: Path, tokenizer: Tokenizer, settings: Settings) -> None:
 
 
 def _special_ids(specials: Specials, task: str) -> dict[str, int]:
-    """Returns the ids of the special tokens, keyed by their Hugging Face names."""
     ids: dict[str, int | None] = {"eos_token": specials.end, "unk_token": specials.unknown, "pad_token": specials.pad}
     if task == "write":
         ids["bos_token"] = specials.begin

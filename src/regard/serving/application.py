@@ -31,10 +31,10 @@ from regard.serving.middleware import CLIENT_CLOSED, GuardMiddleware, LogRequest
 from regard.serving.openai import OpenAI
 from regard.serving.refusals import RefusedError, error_response, refusal_for
 from regard.serving.served_models import Models
-from regard.serving.translated_files import FileShelf
+from regard.serving.translated_files import FileStore
 from regard.serving.translation_service import TranslationService
 
-SWEEP_EVERY = 30.0
+SWEEP_SECONDS = 30.0
 """Seconds between two deletions of expired files."""
 
 
@@ -99,10 +99,10 @@ def create_app(
     return app
 
 
-async def sweep(shelf: FileShelf) -> None:
+async def sweep(shelf: FileStore) -> None:
     """Deletes translated files that have been kept long enough, until it is cancelled."""
     while True:
-        await asyncio.sleep(SWEEP_EVERY)
+        await asyncio.sleep(SWEEP_SECONDS)
         shelf.sweep()
 
 

@@ -35,9 +35,9 @@ from regard.serving.openai import (
     JsonObject,
     OpenAI,
     SamplingRequest,
+    answer_head,
+    describe_usage,
     event_stream,
-    head_of,
-    usage_of,
 )
 from regard.serving.refusals import RefusedError, unknown_model
 from regard.serving.request_bodies import read_object
@@ -94,7 +94,7 @@ class Chat:
     async def completions(self, request: Request) -> Response:
         client = self.openai.admission.admit_bearer(request)
         asked = await read_object(request, ChatRequest, NOT_IN_CHAT)
-        head = head_of("chatcmpl", "chat.completion.chunk" if asked.stream else "chat.completion", asked.model)
+        head = answer_head("chatcmpl", "chat.completion.chunk" if asked.stream else "chat.completion", asked.model)
         models = self.translating.models
         if asked.model in models.writers:
             return await self.continue_conversation(asked, head, client)
@@ -130,7 +130,7 @@ class Chat:
         for index in range(generation.asked.n):
             yield delta(index, {"role": "assistant", "content": ""})
             async with aclosing(generation.stream(index)) as pieces:
-                async for piece in trimmed(pieces):
+                async for piece in trim_pieces(pieces):
                     if piece.text:
                         yield delta(index, {"content": piece.text})
                     if piece.reason:
@@ -140,7 +140,7 @@ class Chat:
         self, direction: Direction, asked: ChatRequest, head: JsonObject, client: JsonObject
     ) -> Response:
         """Returns a translation of the last user message; sampling options have no effect."""
-        texts = [text_of(message) for message in asked.messages if message.role == "user"]
+        texts = [message_text(message) for message in asked.messages if message.role == "user"]
         if not texts:
             raise RefusedError(400, "messages: there is no user message to translate")
         if len(texts[-1]) > self.limits.characters >= 0:
@@ -151,7 +151,7 @@ class Chat:
         queue = self.translating.models.queue(direction)
         parts = await queue.in_thread(queue.translator.read, 1, texts[-1], direction.target)
         written = len(answer.translation.tokens) if answer.translation else 0
-        usage = usage_of(sum(len(part.ids) for part in parts), written)
+        usage = describe_usage(sum(len(part.ids) for part in parts), written)
         if not asked.stream:
             return JSONResponse({**head, "choices": [message_choice(0, answer.text, "stop")], "usage": usage})
 
@@ -162,17 +162,17 @@ class Chat:
         return event_stream(chunks(), head, (lambda: usage) if asked.stream_options.include_usage else None)
 
 
-def text_of(message: ChatMessage) -> str:
+def message_text(message: ChatMessage) -> str:
     content = message.content
     return content if isinstance(content, str) else "\n".join(part.text for part in content)
 
 
 def conversation(messages: list[ChatMessage]) -> str:
     """Formats the messages as the text that the model continues."""
-    return "\n\n".join([*(ROLES[each.role] + text_of(each).strip() for each in messages), "Assistant:"])
+    return "\n\n".join([*(ROLES[each.role] + message_text(each).strip() for each in messages), "Assistant:"])
 
 
-async def trimmed(pieces: AsyncGenerator[StreamedPiece, None]) -> AsyncIterator[StreamedPiece]:
+async def trim_pieces(pieces: AsyncGenerator[StreamedPiece, None]) -> AsyncIterator[StreamedPiece]:
     """Yields the pieces without leading and trailing white space."""
     begun, held = False, ""
     async for piece in pieces:
@@ -198,13 +198,13 @@ def chat_logprobs(found: Mapping[str, Any] | None) -> JsonObject | None:
         return None
     tops = found["top_logprobs"] or [None] * len(found["tokens"])
     content = [
-        {**token_of(token, value), "top_logprobs": [token_of(*other) for other in (top or {}).items()]}
+        {**describe_token(token, value), "top_logprobs": [describe_token(*other) for other in (top or {}).items()]}
         for token, value, top in zip(found["tokens"], found["token_logprobs"], tops, strict=True)
     ]
     return {"content": content, "refusal": None}
 
 
-def token_of(token: str, value: float) -> JsonObject:
+def describe_token(token: str, value: float) -> JsonObject:
     """Returns a token with its log-probability and bytes; a token for a single byte is written as ⟨E2⟩."""
     byte = re.fullmatch("⟨([0-9A-F]{2})⟩", token)
     return {"token": token, "logprob": value, "bytes": [int(byte[1], 16)] if byte else list(token.encode())}

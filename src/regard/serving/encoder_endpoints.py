@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from regard.serving.served_models import Models
 
 GAPS = ("[MASK]", "<mask>")
-READ_TOGETHER = 64
+MAX_BATCH_TEXTS = 64
 """Maximum number of texts in a batch."""
-READ_TOKENS = 4_096
+MAX_BATCH_TOKENS = 4_096
 """Number of tokens to process before checking whether the requests have been cancelled."""
 
 ModelChoice = Annotated[str, Meta(description="the name of a model folder; required if several models have this task")]
@@ -171,13 +171,13 @@ class EncoderQueue(Scheduler):
 
         def run(items: list[Item]) -> list[Any]:
             results: list[Any] = []
-            together = max(1, READ_TOKENS // max(item.tokens_read for item in items))
+            together = max(1, MAX_BATCH_TOKENS // max(item.tokens_read for item in items))
             for start in range(0, len(items), together):
                 end_if_unwanted()
                 results.extend(use([item.source for item in items[start : start + together]]))
             return results
 
-        kind = Kind(key, lambda report: SmallBatcher(run, report, self.slots, size=READ_TOGETHER))
+        kind = Kind(key, lambda report: SmallBatcher(run, report, self.slots, size=MAX_BATCH_TEXTS))
         async with self.admit(len(texts), client, deadline) as request:
             rows: list[EncoderInput] = []
             for start in range(0, len(texts), SLICE):
@@ -224,35 +224,35 @@ class Encoders:
     async def fill_mask(self, request: Request) -> Response:
         client = self.admission.admit_bearer(request)
         asked = await read_object(request, FillMaskRequest)
-        texts, queue = listed(asked.inputs), self.queue(asked.model, "fill")
+        texts, queue = as_list(asked.inputs), self.queue(asked.model, "fill")
         count = asked.parameters.top_k
         if count * sum(text.count(gap) for text in texts for gap in GAPS) > self.limits.batch >= 0:
             raise RefusedError(400, f"inputs: at most {self.limits.batch} tokens are returned for all gaps together")
         self.check_size(request, "inputs", texts)
-        answers = [fillings_of(each) for each in await queue.fill(texts, count, **client)]
+        answers = [make_fillings(each) for each in await queue.fill(texts, count, **client)]
         return respond(answers if isinstance(asked.inputs, list) else answers[0])
 
     async def classify_texts(self, request: Request) -> Response:
         client = self.admission.admit_bearer(request)
         asked = await read_object(request, TextLabelRequest)
-        inputs, queue = listed(asked.inputs), self.queue(asked.model, "classify")
+        inputs, queue = as_list(asked.inputs), self.queue(asked.model, "classify")
         pairs = [(each, "") if isinstance(each, str) else (each.text, each.text_pair) for each in inputs]
         self.check_size(request, "inputs", ["".join(pair) for pair in pairs])
         labels = await queue.label([pair if pair[1] else pair[0] for pair in pairs], **client)
-        return respond([scores_of(label, asked.parameters.top_k) for label in labels])
+        return respond([rank_labels(label, asked.parameters.top_k) for label in labels])
 
     async def classify_words(self, request: Request) -> Response:
         client = self.admission.admit_bearer(request)
         asked = await read_object(request, WordLabelRequest)
-        texts, queue = listed(asked.inputs), self.queue(asked.model, "classify words")
+        texts, queue = as_list(asked.inputs), self.queue(asked.model, "classify words")
         self.check_size(request, "inputs", texts)
         labels = await queue.label_words([text.split() for text in texts], **client)
-        answers = [words_of(*each) for each in zip(texts, labels, strict=True)]
+        answers = [make_labelled_words(*each) for each in zip(texts, labels, strict=True)]
         return respond(answers if isinstance(asked.inputs, list) else answers[0])
 
     def queue(self, name: str, task: str) -> EncoderQueue:
         """Returns the queue of the model with this name, or of the only model for the task if the name is empty."""
-        able = {each: queue for each, queue in self.models.encoders.items() if task_of(queue) == task}
+        able = {each: queue for each, queue in self.models.encoders.items() if task_name(queue) == task}
         if not name and len(able) > 1:
             raise RefusedError(400, f"model: specify one of {', '.join(able)}")
         queue = able.get(name) if name else next(iter(able.values()), None)
@@ -274,29 +274,29 @@ def encode_vector(vector: NDArray[np.float32], form: str) -> Any:
     return vector.tolist() if form == "float" else base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
-def task_of(queue: EncoderQueue) -> str:
+def task_name(queue: EncoderQueue) -> str:
     """Returns the task of the model; "classify words" for a word classifier."""
     settings = queue.reader.settings
     return "classify words" if settings.task == "classify" and settings.data.carrier == "word" else settings.task
 
 
-def listed(inputs: Any) -> list[Any]:
+def as_list(inputs: Any) -> list[Any]:
     return inputs if isinstance(inputs, list) else [inputs]
 
 
-def fillings_of(gaps: list[list[GapFilling]]) -> list[Any]:
+def make_fillings(gaps: list[list[GapFilling]]) -> list[Any]:
     """Returns the fillings of a text, best first, with a list for each gap if there are several gaps."""
     answers = [[Filling(each.probability, each.id, each.token, each.text) for each in gap] for gap in gaps]
     return answers[0] if len(answers) == 1 else answers
 
 
-def scores_of(label: Label, count: int | None) -> list[ScoredLabel]:
+def rank_labels(label: Label, count: int | None) -> list[ScoredLabel]:
     """Returns the labels of a text with their probabilities, best first."""
     best = sorted(label.probabilities.items(), key=lambda each: -each[1])
     return [ScoredLabel(*each) for each in best[:count]]
 
 
-def words_of(text: str, labels: Sequence[Label]) -> list[LabelledWord]:
+def make_labelled_words(text: str, labels: Sequence[Label]) -> list[LabelledWord]:
     """Returns each word with its label and its position in the text."""
     words = zip(re.finditer(r"\S+", text), labels, strict=True)
     return [LabelledWord(label.label, label.probability, word[0], *word.span()) for word, label in words]

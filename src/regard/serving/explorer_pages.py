@@ -1,7 +1,7 @@
-"""The explorer beside the translation page: what a served model computes, under /look/{direction}/.
+"""Serves the explorer of each translation model under /look/{direction}/, linked from the translation page.
 
-A run costs more than a translation, and PyTorch has to open each model a second time. So the operator turns it on, and
-its requests have few places, count towards the rate, and run one at a time for each model.
+A run costs more than a translation, and PyTorch has to load each model a second time. Therefore, the explorer is off by
+default, and its requests are limited in number, count towards the rate, and run one at a time for each model.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from regard.serving.served_models import Models, ServedModel
 from regard.tokens.language_directions import Direction
 
 PLACES, PLACES_EACH = 24, 8
-"""Requests to explorers at the same time, in all and of one address; a browser sends six at once."""
+"""Maximum number of concurrent requests to explorers, in total and per address; a browser sends six at once."""
 RUNS = 4
-"""Runs that each explorer keeps with all their tensors."""
+"""Number of runs that each explorer keeps with all their tensors."""
 
 
 @dataclass(frozen=True)
 class OpenExplorer:
-    """The explorer of a model as it was when it was opened."""
+    """An open explorer, and the state of the model when it was opened."""
 
     served: ServedModel
     app: ASGIApp
 
 
 class ExplorerPages:
-    """Opens an explorer for each direction when somebody first looks at it, and anew when the model has changed.
+    """Opens an explorer for each direction on its first request, and again when the model has changed.
 
     It shows the model and what it computes, but no path, no checkpoint and no training text of its folder.
     """
@@ -52,7 +52,7 @@ class ExplorerPages:
         return [Mount("/look/{direction}", app=self)]
 
     def paths(self) -> dict[str, dict[str, str]]:
-        """Returns the path of each explorer by the source and the target language, as clients name them."""
+        """Returns the path of each explorer, keyed by the source and target language codes that clients use."""
         found: dict[str, dict[str, str]] = {}
         for each in self._served():
             pair = language_codes.public(each.source), language_codes.public(each.target)
@@ -60,7 +60,7 @@ class ExplorerPages:
         return found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forwards a request to an explorer, if its client has a place and is within its rate."""
+        """Forwards a request to an explorer, unless its client exceeds the rate or the limit of concurrent requests."""
         if scope["type"] != "http":
             raise RefusedError(404, "Not Found")
         request = Request(scope)
@@ -78,7 +78,7 @@ class ExplorerPages:
         return {direction: each for each in reversed(self.models.served) for direction in each.directions}
 
     async def _find(self, direction: Direction) -> ASGIApp:
-        """Returns the explorer of a direction; opens it if there is none of the model as it is now."""
+        """Returns the explorer of a direction, and opens it if it does not exist or the model has changed."""
         async with self.opening:
             served, known = self._served()[direction], self._open.get(direction)
             if known is None or known.served is not served:
@@ -97,5 +97,5 @@ class ExplorerPages:
 
 
 def name_of(direction: Direction) -> str:
-    """Returns a direction as it stands in addresses: "en-de"."""
+    """Returns the name of a direction in URLs, such as "en-de"."""
     return f"{direction.source}-{direction.target}"

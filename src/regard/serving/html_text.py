@@ -19,7 +19,7 @@ INLINE = re.compile(
     re.IGNORECASE,
 )
 WHOLE = "script|style|pre|textarea|svg|math|noscript|template"  # elements whose content is never translated
-MOST_AROUND = 20  # maximum number of nested tags that are removed around a text
+MAX_OUTER_TAGS = 20  # maximum number of nested tags that are removed around a text
 KEPT = "code|kbd|samp|tt"  # elements that are kept unchanged within a sentence
 PIECE = re.compile(
     rf"<!--.*?(?:-->|\Z)|<({WHOLE})\b[^>]*>.*?(?:</\1\s*>|\Z)|<[!?/]?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>",
@@ -45,23 +45,22 @@ def cut(page: str) -> list[HtmlRun]:
     runs: list[HtmlRun] = []
     text, at = "", 0
     for piece in PIECE.finditer(page):
-        text += _letters(page[at : piece.start()])
+        text += _decode_letters(page[at : piece.start()])
         at = piece.end()
-        if _inline(piece[0]):
+        if _is_inline(piece[0]):
             text += piece[0]
             continue
         runs += [*_text(text), HtmlRun(piece[0])]
         text = ""
-    return [*runs, *_text(text + _letters(page[at:]))]
+    return [*runs, *_text(text + _decode_letters(page[at:]))]
 
 
-def _inline(piece: str) -> bool:
+def _is_inline(piece: str) -> bool:
     tag = TAG.fullmatch(piece)
     return tag is not None and INLINE.fullmatch(tag[2]) is not None
 
 
-def _letters(text: str) -> str:
-    """Decodes the entities of letters, but not those of markup characters."""
+def _decode_letters(text: str) -> str:
     return SPELLED.sub(lambda entity: _letter(entity[0]), text)
 
 
@@ -72,26 +71,26 @@ def _letter(entity: str) -> str:
 
 def _text(text: str) -> list[HtmlRun]:
     """Separates a text between two blocks from the white space and tags around it."""
-    before, core, after = _stripped(text)
-    for _ in range(MOST_AROUND):
-        outer = _around(core)
+    before, core, after = _split_white_space(text)
+    for _ in range(MAX_OUTER_TAGS):
+        outer = _split_outer_tag(core)
         if outer is None:
             break
-        start, core, end = _stripped(outer[1])
+        start, core, end = _split_white_space(outer[1])
         before, after = before + outer[0] + start, end + outer[2] + after
     marks = tuple(dict.fromkeys(found[0] for found in MARK.finditer(core)))
     runs = [HtmlRun(before), HtmlRun(core, marks, words=_has_words(core, marks)), HtmlRun(after)]
     return [run for run in runs if run.text]
 
 
-def _stripped(text: str) -> tuple[str, str, str]:
+def _split_white_space(text: str) -> tuple[str, str, str]:
     """Returns the white space before a text, the text, and the white space after it."""
     core = text.strip()
     start = len(text) - len(text.lstrip()) if core else len(text)
     return text[:start], core, text[start + len(core) :]
 
 
-def _around(text: str) -> tuple[str, str, str] | None:
+def _split_outer_tag(text: str) -> tuple[str, str, str] | None:
     """Splits <b>Hello</b> into start tag, content and end tag; returns None if the tags do not match."""
     depth = 0
     tags = list(TAG.finditer(text))
@@ -109,7 +108,6 @@ def _around(text: str) -> tuple[str, str, str] | None:
 
 
 def _has_words(text: str, marks: Sequence[str]) -> bool:
-    """Reports whether a text has letters outside of its protected pieces."""
     return any(map(str.isalpha, "".join(CutText.at(text, find(text, marks)).texts)))
 
 

@@ -11,7 +11,7 @@ from regard.serving.language_codes import NAMES, public
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
-MOST_READ = 2_000
+MAX_CHARACTERS = 2_000
 """Maximum number of characters used for detection; more would not change the result."""
 LIBRARY_CODES = {"nb": ("no",), "iw": ("he",), "fil": ("tl",), "zh": ("zh", "yue", "wuu")}
 """Languages whose codes differ in the library; it separates varieties of Chinese that most models do not."""
@@ -24,7 +24,7 @@ def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
 
     The confidence is relative to all languages that can be detected, not only to `languages`.
     """
-    text = text[:MOST_READ]
+    text = text[:MAX_CHARACTERS]
     shares = dict(load_identifier().rank(text)) if any(map(str.isalpha, text)) else {}
     found = [(code, round(100 * _share(public(code).lower(), shares, text), 1)) for code in languages]
     return sorted(found, key=lambda each: -each[1])

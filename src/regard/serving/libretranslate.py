@@ -24,7 +24,7 @@ from regard.serving.explorer_pages import ExplorerPages
 from regard.serving.language_detection import detect
 from regard.serving.refusals import RefusedError
 from regard.serving.request_bodies import RequestType, Upload, convert_values, read_values, respond
-from regard.serving.translated_files import FileShelf
+from regard.serving.translated_files import FileStore
 from regard.serving.translation_service import Answer, TranslationCall, TranslationService
 from regard.tokens.language_directions import Direction
 
@@ -34,7 +34,7 @@ UNSUITABLE = (".mo", ".pot")  # compiled catalogues and templates
 FORMATS = tuple(sorted(suffix for suffix in {**files.PAIRED, **files.ALONE, ".txt": ""} if suffix not in UNSUITABLE))
 """Suffixes of the files that the server translates."""
 
-MOST_TERMS = 100
+MAX_TERMS = 100
 TermText = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"\S")]
 Texts = Annotated[str | list[str], Meta(description="a text or a list of texts")]
 Source = Annotated[str, Meta(description="a language code from /languages, or auto to detect it")]
@@ -55,7 +55,7 @@ class TranslateRequest(Struct):
     alignment: Annotated[bool, Meta(description="return how much each token attended to each source token")] = False
     glossary: Annotated[
         dict[TermText, TermText],
-        Meta(max_length=MOST_TERMS, description="terms and their translations; only in JSON requests"),
+        Meta(max_length=MAX_TERMS, description="terms and their translations; only in JSON requests"),
     ] = {}
     api_key: KeyField = ""
 
@@ -142,7 +142,7 @@ class LibreTranslate:
         """Stores translated files in the folder `files`, which servers may share; `pages` are those of the explorer."""
         self.translating, self.limits, self.admission = translating, limits, admission
         self.weblate_probe, self.pages = weblate_probe, pages
-        self.shelf = FileShelf(limits.uploads, limits.kept, files)
+        self.shelf = FileStore(limits.uploads, limits.kept, files)
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -177,7 +177,7 @@ class LibreTranslate:
             work = self.translating.pages if html else self.translating.texts
             answers = await work(texts, steps, self.call(request, options))
         request.state.details.update(texts=len(texts), characters=sum(map(len, texts)))
-        return respond(answer_of(answers, detected, asked))
+        return respond(make_answer(answers, detected, asked))
 
     async def detect(self, request: Request) -> Response:
         texts = self.texts_of(await self.read(request, DetectRequest))
@@ -313,7 +313,7 @@ async def detect_languages(text: str, among: Sequence[str]) -> list[Detected]:
     return [Detected(confidence, language_codes.public(code)) for code, confidence in found]
 
 
-def answer_of(answers: Sequence[Answer], detected: Detected | None, asked: TranslateRequest) -> TranslateAnswer:
+def make_answer(answers: Sequence[Answer], detected: Detected | None, asked: TranslateRequest) -> TranslateAnswer:
     """Returns the answer to a request, with lists if the request contains a list of texts."""
     several = isinstance(asked.q, list)
     translations = [each.translation for each in answers]

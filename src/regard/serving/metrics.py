@@ -38,7 +38,7 @@ class Metrics:
 
     def text(self, queues: Mapping[str, Scheduler]) -> str:
         """Returns all metrics as text; `queues` are the queues of the models by name."""
-        return "\n".join([*self._requests(), *_queues(queues)]) + "\n"
+        return "\n".join([*self._requests(), *_queue_metrics(queues)]) + "\n"
 
     def _requests(self) -> Iterator[str]:
         yield "# TYPE regard_requests_total counter"
@@ -54,8 +54,7 @@ class Metrics:
             yield f'regard_request_seconds_count{{path="{path}"}} {sum(buckets)}'
 
 
-def _queues(queues: Mapping[str, Scheduler]) -> Iterator[str]:
-    """Yields the metrics of each queue: waiting and running texts, and totals."""
+def _queue_metrics(queues: Mapping[str, Scheduler]) -> Iterator[str]:
     for name, help_text in GAUGES.items():
         yield f"# HELP regard_{name} {help_text}"
         yield f"# TYPE regard_{name} gauge"

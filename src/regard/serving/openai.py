@@ -25,7 +25,7 @@ from regard.serving.served_models import Models
 UNSUPPORTED = ("suffix", "logit_bias", "presence_penalty", "frequency_penalty")
 JsonObject = dict[str, Any]
 
-MOST_CHOICES = 16
+MAX_CHOICES = 16
 
 
 class StreamOptions(Struct, frozen=True):
@@ -39,7 +39,7 @@ class SamplingRequest(Struct):
 
     temperature: Annotated[float, Meta(ge=0, le=2)] = 1.0
     top_p: Annotated[float, Meta(ge=0, le=1)] = 1.0
-    n: Annotated[int, Meta(ge=1, le=MOST_CHOICES, description="number of answers to each prompt")] = 1
+    n: Annotated[int, Meta(ge=1, le=MAX_CHOICES, description="number of answers to each prompt")] = 1
     stop: str | Annotated[list[str], Meta(max_length=4)] = []
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     stream: bool = False
@@ -52,7 +52,7 @@ class CompletionRequest(SamplingRequest, kw_only=True):
     model: ModelName
     prompt: TextInputs = ""
     max_tokens: Annotated[int, Meta(ge=0, le=100_000)] = 16
-    best_of: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] = 1
+    best_of: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] = 1
     logprobs: Annotated[int, Meta(ge=0, le=5)] | None = None
     echo: bool = False
 
@@ -88,7 +88,7 @@ class OpenAI:
         generation = Generation(asked, self.writer(asked.model), client)
         if len(generation.rows) * generation.best_of > self.limits.batch >= 0:
             raise RefusedError(400, f"prompt: at most {self.limits.batch} completions for all prompts together")
-        head = head_of("cmpl", "text_completion", asked.model)
+        head = answer_head("cmpl", "text_completion", asked.model)
         if asked.stream:
             return generation.stream_response(self.chunks(generation), head)
         choices = [{"index": index, **each} for index, each in enumerate(await generation.write())]
@@ -197,14 +197,14 @@ class Generation:
         return self.writer.vocabulary.decode(self.rows[index // self.asked.n]) if self.asked.echo else ""
 
     def usage(self) -> dict[str, int]:
-        return usage_of(sum(map(len, self.rows)), self.written)
+        return describe_usage(sum(map(len, self.rows)), self.written)
 
 
-def usage_of(read: int, written: int) -> dict[str, int]:
+def describe_usage(read: int, written: int) -> dict[str, int]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-def head_of(prefix: str, kind: str, model: str) -> JsonObject:
+def answer_head(prefix: str, kind: str, model: str) -> JsonObject:
     """Returns the first fields of every answer and of every chunk of a stream."""
     return {"id": f"{prefix}-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
 

@@ -41,7 +41,7 @@ class Endpoint(NamedTuple):
     path: str
     summary: str
     request: type[msgspec.Struct] | None = None
-    answer: Any = dict  # for the OpenAI API: any JSON object
+    answer: Any = dict  # dict stands for any JSON object
     kinds: tuple[str, ...] = JSON + FORMS  # accepted content types
 
 
@@ -131,7 +131,7 @@ def page() -> str:
         parts.append(f"<h2>{method} {escape(each.path)}</h2><p>{escape(each.summary)}</p>")
         if each.request is not None:
             fields = about["components"]["schemas"][each.request.__name__]
-            rows = [_row(name, field, name in fields["required"]) for name, field in fields["properties"].items()]
+            rows = [_field_row(name, field, name in fields["required"]) for name, field in fields["properties"].items()]
             parts.append(f"<p>{escape(', '.join(each.kinds))}</p><table>{''.join(rows)}</table>")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Regard</title><style>{STYLE}</style>'
@@ -139,8 +139,7 @@ def page() -> str:
     )
 
 
-def _row(name: str, field: dict[str, Any], required: bool) -> str:
-    """Returns a request field as a row of an HTML table."""
+def _field_row(name: str, field: dict[str, Any], required: bool) -> str:
     kinds = [each for each in field.get("anyOf", [field]) if each.get("type") != "null"]
     kind = " or ".join(str(each.get("type", "choice" if "enum" in each else "object")) for each in kinds)
     default = f"default {field['default']}" if field.get("default") is not None else ""

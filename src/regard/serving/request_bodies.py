@@ -138,24 +138,23 @@ def respond(answer: Any) -> Response:
 def parse_object(body: bytes) -> dict[str, Any] | None:
     """Returns a JSON object, or None if the body is something else."""
     try:
-        value = _without_surrogates(json.loads(body, parse_constant=_refuse_constant))
+        value = _replace_surrogates(json.loads(body, parse_constant=_reject_constant))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def _refuse_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _without_surrogates(value: Any) -> Any:
-    """Replaces lone surrogates, which tokenizers cannot encode, in all texts of a JSON value."""
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, list):
-        return list(map(_without_surrogates, value))
+        return list(map(_replace_surrogates, value))
     if isinstance(value, dict):
-        return {_without_surrogates(name): _without_surrogates(each) for name, each in value.items()}
+        return {_replace_surrogates(name): _replace_surrogates(each) for name, each in value.items()}
     return value
 
 

@@ -23,7 +23,7 @@ SLICE = 64
 """Number of texts of a request that are tokenized at a time, before other requests have their turn."""
 MAX_BATCHERS = 4
 """Maximum number of batchers of each type, continuous or small, that are open at once."""
-IDLE = 60.0
+IDLE_SECONDS = 60.0
 """Seconds after which an unused batcher is closed, which frees its memory."""
 RECENT = 200
 """Number of finished items from which the speed is estimated."""
@@ -181,7 +181,6 @@ class Scheduler:
                 self._finish_items([(item, error) for item in items])
 
     def _has_room(self, item: Item) -> bool:
-        """Reports whether a batcher for the item has room or can be opened."""
         if batcher := self._batchers.get(item.kind):
             return batcher.running < batcher.room
         alike = self._alike(item.kind)
@@ -233,10 +232,10 @@ class Scheduler:
             batcher.used = time.monotonic()
 
     def _close_when_idle(self, kind: Kind, batcher: Batcher) -> None:
-        if not batcher.running and batcher.used + IDLE <= time.monotonic():
+        if not batcher.running and batcher.used + IDLE_SECONDS <= time.monotonic():
             self._close_batcher(kind, batcher)
         elif self._batchers.get(kind) is batcher:
-            asyncio.get_running_loop().call_later(IDLE, self._close_when_idle, kind, batcher)
+            asyncio.get_running_loop().call_later(IDLE_SECONDS, self._close_when_idle, kind, batcher)
 
     def _close_batcher(self, kind: Kind, batcher: Batcher) -> None:
         if self._batchers.get(kind) is batcher:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from regard.decoding.translation_results import Translation
     from regard.decoding.writer import WriterOutput
 
-POLL = 2.0
+POLL_SECONDS = 2.0
 """Seconds between two checks whether model folders have changed."""
-QUIET = 30.0
+QUIET_SECONDS = 30.0
 """Seconds without a request after which a replaced model is closed; a long document sends several requests."""
 
 LARGEST_CANARY = 1_000_000
@@ -130,20 +130,20 @@ class Models:
     async def watch(self) -> None:
         """Checks the model folders for changes until cancelled."""
         while True:
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(POLL_SECONDS)
             await self.look()
 
     async def look(self) -> None:
         """Reloads models whose folders have changed, and closes replaced models that are no longer in use."""
         for name, served in list(self._served.items()):
-            now = await asyncio.to_thread(stamp_of, served.folder)
+            now = await asyncio.to_thread(read_stamp, served.folder)
             unchanged_since_last_check = self._seen.get(name) == now  # so it is not being written
             self._seen[name] = now
             if unchanged_since_last_check and now not in (served.stamp, self._unusable.get(name)):
                 await self._reopen(served, now)
         for served, since in list(self._retired):
             old = served.queue
-            if not old.open_requests and max(since, old.quiet_since) + QUIET <= time.monotonic():
+            if not old.open_requests and max(since, old.quiet_since) + QUIET_SECONDS <= time.monotonic():
                 self._retired.remove((served, since))
                 await old.close()
 
@@ -162,7 +162,7 @@ class Models:
             reason = " ".join(str(error).split())
             log.warning("%s: the changed model cannot be used: keeping the previous model (%s)", old.folder, reason)
             return
-        if new.stamp != await asyncio.to_thread(stamp_of, old.folder):
+        if new.stamp != await asyncio.to_thread(read_stamp, old.folder):
             return  # it has changed again: the next check will load it
         self._served[old.name] = new
         self._retired.append((old, time.monotonic()))
@@ -171,7 +171,7 @@ class Models:
     def _open(self, name: str, folder: Path) -> ServedModel:
         """Loads the model in a folder and creates its queue."""
         check_folder(folder)
-        stamp, settings = stamp_of(folder), read_settings(folder)
+        stamp, settings = read_stamp(folder), read_settings(folder)
         if (
             settings.task == "translate"
             and not settings.data.directions
@@ -222,7 +222,7 @@ def read_examples(folder: Path) -> list[tuple[str, str]]:
         raise ModelError(f"{CANARY} is damaged") from None
 
 
-def stamp_of(folder: Path) -> Stamp:
+def read_stamp(folder: Path) -> Stamp:
     """Returns the modification times and sizes of the files of a model; -1 for missing files."""
     stamps = []
     for name in (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE, CANARY):

@@ -26,7 +26,7 @@ TEMPORARY_SECONDS = 86_400.0
 """Seconds after which uploaded files are deleted that a killed server has left behind."""
 
 
-class FileShelf:
+class FileStore:
     """Stores files under names that cannot be guessed; names from clients are never used as paths."""
 
     def __init__(
@@ -89,7 +89,6 @@ class FileShelf:
         return self.folder / hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
     def _all_files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Yields the files that servers have stored in the folder, and no others."""
         for path in self.folder.iterdir():
             with contextlib.suppress(OSError):  # another server has deleted it
                 if TRANSLATED.fullmatch(path.name) or TEMPORARY.fullmatch(path.name):

@@ -20,7 +20,7 @@ from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE
 from regard.tokens.text_pairs import Location, Pair
 
-MOST_FORMS = 10  # maximum number of plural forms; Arabic has six
+MAX_FORMS = 10  # maximum number of plural forms; Arabic has six
 _FEW = "n%10>=2 && n%10<=4 && (n%100<12 || n%100>14) ? 1 : 2"
 PLURALS = {  # plural rules of languages with two or three forms, since templates contain no rules
     "nplurals=2; plural=(n != 1);": "bg ca da de el en eo es et eu fi gl he hu it nb nl nn no pt sq sv",
@@ -38,7 +38,7 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """Yields the finished translations of a catalogue; each plural form is a pair."""
     last = None
     errors = "surrogateescape" if data.undecodable == "drop" else "strict"
-    for source, target, number in _messages(path) if suffix(path) == ".mo" else _finished(path, errors):
+    for source, target, number in _messages(path) if suffix(path) == ".mo" else _finished_translations(path, errors):
         where = Location(str(path), number)
         report.read, report.further = report.read + (where != last), report.further + (where == last)
         last = where
@@ -48,8 +48,7 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
             yield Pair(source, target, where)
 
 
-def _finished(path: Path, errors: str) -> Iterator[tuple[str, str, int]]:
-    """Yields the source, target and line of the translations in a PO file that are neither fuzzy nor empty."""
+def _finished_translations(path: Path, errors: str) -> Iterator[tuple[str, str, int]]:
     units = Catalogue(path, errors=errors).units
     return ((unit.source, unit.target, unit.where.line) for unit in units if unit.state == "done")
 
@@ -73,13 +72,13 @@ class Catalogue:
         self._forms: list[tuple[POEntry, str]] = []  # entry and keyword of each unit
         name = target.lower().replace("-", "_")
         self._rule = RULES.get(name) or RULES.get(name.partition("_")[0], "")
-        forms = _number_of_forms(self._rule)
+        forms = _count_forms(self._rule)
         for entry in entries(self._lines, self._decode):
             if not entry.is_header:
                 self._add(entry, forms)
             elif self._header is None:
                 self._header = entry
-                forms = _number_of_forms(entry.header.get("plural-forms", "")) or forms
+                forms = _count_forms(entry.header.get("plural-forms", "")) or forms
         header = self._header.header if self._header else {}
         self.source_language, self.target_language = header.get("x-source-language", ""), header.get("language", "")
 
@@ -140,7 +139,7 @@ class Catalogue:
             value = entry.values[key]
             final = b"\r" if self._lines[value.last - 1].endswith(b"\r") else b""
             yield value.first, value.last, (end + b"\n").join(self._formatted(key, new[key])) + final
-        missing = [key for _, key in entry.forms(MOST_FORMS) if key not in entry.values]
+        missing = [key for _, key in entry.forms(MAX_FORMS) if key not in entry.values]
         last_new = max((i for i, key in enumerate(missing) if key in new), default=-1)
         if last_new >= 0:
             last = max(value.last for value in entry.values.values())
@@ -168,10 +167,9 @@ class Catalogue:
 open_document = Catalogue
 
 
-def _number_of_forms(rule: str) -> int:
-    """Returns the number of forms in a plural rule, or 0 if it contains none."""
+def _count_forms(rule: str) -> int:
     match = re.search(r"nplurals\s*=\s*([0-9]{1,3})", rule)
-    return int(match[1]) if match and int(match[1]) <= MOST_FORMS else 0
+    return int(match[1]) if match and int(match[1]) <= MAX_FORMS else 0
 
 
 def _messages(path: Path) -> Iterator[tuple[str, str, int]]:

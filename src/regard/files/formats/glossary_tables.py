@@ -157,12 +157,12 @@ def _in_languages(terms: Terms, languages: Mapping[str, int]) -> tuple[str, ...]
 
 
 def _concept(entry: Element) -> _Concept:
-    concept = _Concept(entry.line, "".join(_text(note) for note in _below(entry, "note")[:1]))
-    for section in _below(entry, *LANGUAGES):
+    concept = _Concept(entry.line, "".join(_text(note) for note in _descendants(entry, "note")[:1]))
+    for section in _descendants(entry, *LANGUAGES):
         language = section.attributes.get("xml:lang") or section.attributes.get("lang", "")
-        for group in _below(section, *TERMS):
-            term = " ".join("".join(_text(each) for each in _below(group, "term")[:1]).split())
-            notes = _below(group, "termNote", "administrativeStatus")
+        for group in _descendants(section, *TERMS):
+            term = " ".join("".join(_text(each) for each in _descendants(group, "term")[:1]).split())
+            notes = _descendants(group, "termNote", "administrativeStatus")
             status = "".join(_text(note) for note in notes if _is_status(note)).lower()
             known = (concept.avoided if status.startswith(AVOIDED) else concept.terms)[language]
             if term:
@@ -174,12 +174,11 @@ def _is_status(element: Element) -> bool:
     return "administrativeStatus" in (_local_name(element), element.attributes.get("type"))
 
 
-def _below(element: Element, *names: str) -> list[Element]:
-    """Returns the descendants of an element with these names, at any depth and in any namespace."""
+def _descendants(element: Element, *names: str) -> list[Element]:
     matching = [element] if _local_name(element) in names else []
     for each in element.content:
         if isinstance(each, Element):
-            matching += _below(each, *names)
+            matching += _descendants(each, *names)
     return matching
 
 

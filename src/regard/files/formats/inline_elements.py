@@ -89,7 +89,6 @@ def _split_at_marks(text: str, marks: Sequence[str], line_end: str) -> Iterator[
 
 
 def _is_nested(marks: Sequence[str]) -> bool:
-    """Returns whether all elements that the marks open are also closed, inner elements first."""
     names: list[str] = []
     for mark in marks:
         name = re.split(r"[\s/>]", mark.lstrip("</"), maxsplit=1)[0]

@@ -185,7 +185,6 @@ class MarkdownScanner:
         return number + 1
 
     def _is_delimiter_row(self, number: int) -> bool:
-        """Returns whether a line is the delimiter row below the header of a table."""
         text = self.lines[number].text if number < len(self.lines) else ""
         quotes = QUOTES.match(text)
         text = text[quotes.end() :] if self.depth and quotes else text

@@ -39,7 +39,7 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
         if suffix(path) not in TABLES:
             require_plain(path, READ_ADVICE)
     for paths in group_files(files):
-        for row in _aligned_rows(paths, data):
+        for row in _plain_rows(paths, data):
             yield from _pairs(row, directions, names, report)
     for path in files:
         if suffix(path) in TABLES:
@@ -124,8 +124,7 @@ def _pairs(row: AlignedRow, directions: Sequence[Direction], names: Sequence[str
             yield Pair(source, target, row.where(each.source), (each.target,), str(each), family)
 
 
-def _aligned_rows(paths: Mapping[str, Path], data: DataSettings) -> Iterator[AlignedRow]:
-    """Yields the aligned lines of plain files."""
+def _plain_rows(paths: Mapping[str, Path], data: DataSettings) -> Iterator[AlignedRow]:
     rule = "line n of each file must be a translation of line n of the others"
     for number, lines in plain.aligned_lines(list(paths.values()), rule):
         texts = {
@@ -136,7 +135,6 @@ def _aligned_rows(paths: Mapping[str, Path], data: DataSettings) -> Iterator[Ali
 
 
 def _tsv_rows(path: Path, _names: Sequence[str], data: DataSettings, report: Report) -> Iterator[AlignedRow]:
-    """Yields the lines of a .tsv file whose first line names the languages of the columns."""
     header = _header(path)
     paths = dict.fromkeys(header, path)
     for number, text in plain.decoded_lines(path, data, report):

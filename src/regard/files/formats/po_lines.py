@@ -211,21 +211,20 @@ def _begin_value(entry: POEntry, line: str, decode: LineDecoder, number: int) ->
 def format_value(key: str, text: str, width: int) -> list[str]:
     """Formats a keyword and its text as PO lines, which are broken after spaces and line ends if necessary."""
     pieces = [piece.translate(ESCAPES) for piece in re.findall(r"[^\n]*\n|[^\n]+", text)]
-    if len(pieces) <= 1 and _columns(key) + 1 + sum(map(_columns, pieces)) <= width:
+    if len(pieces) <= 1 and _display_width(key) + 1 + sum(map(_display_width, pieces)) <= width:
         return [f'{key} "{"".join(pieces)}"']
     lines: list[list[str]] = [[]]
     for piece in pieces:
         room = 0
         for word in re.findall(r"[^ ]* *", piece):
-            if _columns(word) > room:
+            if _display_width(word) > room:
                 lines.append([])
                 room = width
             lines[-1].append(word)
-            room -= _columns(word)
+            room -= _display_width(word)
     first, *others = ("".join(words) for words in lines)
     return [f'{key} "{first}"', *(f'"{line}"' for line in others)]
 
 
-def _columns(text: str) -> int:
-    """Returns the width of a text in terminal columns."""
+def _display_width(text: str) -> int:
     return len(text) + sum(unicodedata.east_asian_width(character) in "WF" for character in text)

@@ -26,7 +26,7 @@ from regard.tokens.language_directions import normalize_code, primary
 from regard.tokens.text_pairs import Location, Pair
 
 CODES = {"bpt", "ept", "it", "ph", "ut"}  # elements with native code, in which only <sub> contains text
-MOST_LANGUAGES = 1000  # maximum number of languages that are recorded
+MAX_LANGUAGES = 1000  # maximum number of languages that are recorded
 ANY = "*all*"  # the value of srclang that stands for all languages
 MACHINE = {"creationtool": "regard", "creationid": "MT!"}  # attributes of machine translations
 
@@ -49,7 +49,7 @@ class TMXReader:
             for variant in element.children("tuv"):
                 for segment in variant.children("seg"):
                     texts.append((_language(variant), join_lines("".join(_plain_texts(segment)))))
-                    if len(self.languages) < MOST_LANGUAGES:
+                    if len(self.languages) < MAX_LANGUAGES:
                         self.languages[_language(variant)] = None
             yield element.line, texts
 
@@ -195,7 +195,7 @@ class TMX:
             if entry.target is None:
                 edits.append(self._added(entry.variant, segment))
             else:
-                edits.append((entry.target.start, entry.target.end, self._filled(entry.target, segment)))
+                edits.append((entry.target.start, entry.target.end, self._with_text(entry.target, segment)))
         return self.content.edited(edits)
 
     def _named(self, name: str, inside: bytes, attributes: bytes = b"") -> bytes:
@@ -203,8 +203,7 @@ class TMX:
         name_in_file = (self._tree.prefix + name).encode()
         return b"<%s%s>%s</%s>" % (name_in_file, attributes, inside, name_in_file)
 
-    def _filled(self, variant: Element, segment: bytes) -> bytes:
-        """Returns a tuv with its text replaced."""
+    def _with_text(self, variant: Element, segment: bytes) -> bytes:
         old, text = variant.find("seg"), self.content.text
         if old is None:
             inside = text[variant.inside : variant.until] + self._named("seg", segment)

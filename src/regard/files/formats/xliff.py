@@ -78,7 +78,7 @@ class XLIFF:
             by_holder.setdefault(self.entries[number].holder, {})[self.entries[number]] = targets[number]
         edits = [edit for holder, entries in by_holder.items() for edit in self._fill(holder, entries)]
         if language:
-            edits += self._declare(language, {home: None for holder in by_holder if (home := _home(holder))})
+            edits += self._declare_language(language, {home: None for holder in by_holder if (home := _home(holder))})
         return self.content.edited(edits)
 
     def _fill(self, holder: Element, entries: Mapping[XLIFFEntry, str]) -> Iterator[ByteEdit]:
@@ -116,8 +116,7 @@ class XLIFF:
             position = part.end
         return b"".join([*pieces, text[position : source.until]])
 
-    def _declare(self, language: str, homes: Mapping[Element, None]) -> Iterator[ByteEdit]:
-        """Yields the edits that declare the target language where it is missing."""
+    def _declare_language(self, language: str, homes: Mapping[Element, None]) -> Iterator[ByteEdit]:
         for home in homes:
             name = "target_language" if home.name == "file" else "trgLang"
             if name.replace("_", "-") not in home.attributes:

@@ -43,7 +43,7 @@ export class Lexicon {
   cutGaps(text) {
     const gaps = [...text.matchAll(/ ?\[MASK\]| ?<mask>/g)].map((match) => [match.index, match.index + match[0].length]);
     const { mask } = this.specials;
-    if (gaps.length && mask === null) throw new InputError("text: this model's vocabulary has no mask token; remove [MASK]");
+    if (gaps.length && mask === null) throw new InputError("text: the vocabulary of this model has no mask token; remove [MASK]");
     const ends = [...gaps.map(([start]) => start), text.length];
     const { ids, spans } = ends[0] ? this.cut(text.slice(0, ends[0])) : { ids: [], spans: [] };
     const place = (index) => characters(text.slice(0, index));
@@ -72,7 +72,7 @@ const lengthWarning = (count, most) => (count > most ? [`the text has ${count} t
 /** The line that a translator reads, and its tokens with tags and end. */
 export function sourceTokens(lexicon, text, most, tags) {
   const lines = text.split(LINES).map(tidy).filter(Boolean);
-  if (!lines.length) throw new InputError("text: is empty; type a text to translate");
+  if (!lines.length) throw new InputError("text: must not be empty; type a text to translate");
   const line = lines.join(" ");
   const cut = lexicon.cut(line);
   const ids = [...tags.map((tag) => lexicon.tags[tag]), ...cut.ids];
@@ -91,7 +91,7 @@ export function promptTokens(lexicon, text, most) {
 
 /** The tokens of one or two texts with begin and ends; [MASK] is a gap if the model fills gaps. */
 export function encoderTokens(lexicon, text, pair, most, fills) {
-  if (!text.replace(OUTER, "")) throw new InputError("text: is empty; type a text");
+  if (!text.replace(OUTER, "")) throw new InputError("text: must not be empty; type a text");
   const { specials } = lexicon;
   const first = fills ? lexicon.cutGaps(text) : lexicon.cut(text);
   const second = pair ? lexicon.cut(pair) : { ids: [], spans: [] };
@@ -126,7 +126,7 @@ function shorten(first, second, specials, longest) {
 export function wordTokens(lexicon, text, most) {
   const { begin, end, pad } = lexicon.specials;
   const words = [...text.matchAll(WORD)];
-  if (!words.length) throw new InputError("text: is empty; type a text to label");
+  if (!words.length) throw new InputError("text: must not be empty; type a text to label");
   const tokens = lexicon.tokens([begin]);
   const firsts = [];
   words.forEach((match, number) => {
@@ -144,6 +144,6 @@ export function wordTokens(lexicon, text, most) {
 /** The tokens in another order, if one is given: the first is the one at position order[0]. */
 export function reordered(given, order) {
   if (!order) return given;
-  if (order.length !== given.tokens.length) throw new InputError(`order: has ${order.length} numbers, but the text has ${given.tokens.length} tokens`);
+  if (order.length !== given.tokens.length) throw new InputError(`order: there are ${order.length} numbers, but the text has ${given.tokens.length} tokens`);
   return { ...given, tokens: order.map((place) => given.tokens[place]), segments: given.segments && order.map((place) => given.segments[place]), firsts: given.firsts?.map((place) => order.indexOf(place)) };
 }

@@ -71,7 +71,7 @@ export class Model {
   /** A stored run. */
   find(id) {
     const run = this.runs.get(id);
-    if (!run) throw new MissingError(`run ${id.slice(0, 40)}: is no longer stored; run the text again`);
+    if (!run) throw new MissingError(`run ${id.slice(0, 40)}: no longer stored; run the text again`);
     return run;
   }
 

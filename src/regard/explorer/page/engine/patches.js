@@ -37,7 +37,7 @@ export function checkPlaces(patches, network, lengths) {
     requireBelow(stack === "decoder" && !cross ? patch.query + 1 : lengths[cross ? "source" : text], patch.key, `${field}: key`);
   });
   const hidden = hiddenPlaces(patches);
-  if (hidden.size && hidden.size >= lengths[network.read]) throw new InputError("patch: hides every token; leave at least one visible");
+  if (hidden.size && hidden.size >= lengths[network.read]) throw new InputError("patch: all tokens are hidden; leave at least one visible");
 }
 
 function requireBelow(limit, number, field) {

@@ -34,7 +34,7 @@ export function readRequest(body, own, limits) {
   const order = tokenNumbers("order", body.order, limits);
   const prefix = tokenNumbers("prefix", body.prefix, limits);
   const settings = readDecode(body.decode ?? {}, own, limits);
-  if (target !== null && prefix?.length) throw new InputError("target and prefix: give only one of them; both set the output");
+  if (target !== null && prefix?.length) throw new InputError("target and prefix: pass only one of them, because both set the output");
   if (order && [...order].sort((a, b) => a - b).some((place, i) => place !== i)) throw new InputError(`order: must contain each number from 0 to ${order.length - 1} once`);
   const decode = Object.fromEntries(Object.keys(DECODE).map((name) => [name, settings[name]]));
   const request = { text, target, decode, patch: (body.patch ?? []).map(readPatch), order, prefix: prefix?.length ? prefix : null, checkpoint, pair, ...(to === null ? {} : { to }) };

@@ -14,7 +14,7 @@ export const lengthPenalty = (form, alpha) => (length) => (form === "google" ? (
 export function writeOutput(network, lexicon, task) {
   const { settings, forced, limit } = task;
   const { end, begin } = lexicon.specials;
-  if (forced.length > limit) throw new InputError(`prefix: has ${forced.length} tokens; at most ${limit} can be written here`);
+  if (forced.length > limit) throw new InputError(`prefix: there are ${forced.length} tokens, but at most ${limit} are possible here`);
   const penalty = lengthPenalty(settings.penalty, settings.length_penalty);
   const done = forced.at(-1) === end;
   const step = new Forced(newStep(network, task, lexicon.specials), forced);

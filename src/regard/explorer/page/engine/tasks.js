@@ -14,7 +14,7 @@ export function runTask(model, request, settings) {
 
 /** Writes a translation or a continuation, then reads the finished text once more with all tensors kept. */
 function runWriting(model, request, settings) {
-  if (request.pair !== null) throw new InputError("pair: only an encoder reads two texts");
+  if (request.pair !== null) throw new InputError("pair: only encoder models read two texts");
   const { network, lexicons, positions } = model;
   const translates = network.twoTexts;
   const lexicon = lexicons[network.written];
@@ -49,7 +49,7 @@ function forcedTokens(model, { prefix, target }, room) {
   for (const token of prefix ?? []) if (token < 0 || token >= lexicon.size || lexicon.special.has(token)) throw new InputError(`prefix: ${token} is not the id of a token that the model can write`);
   if (target === null) return { forced: prefix ?? [], warnings: [] };
   const { ids } = lexicon.cut(target, { rest: model.network.task === "write" });
-  if (ids.includes(lexicon.specials.unknown)) throw new InputError("target: has characters that are not in the model's vocabulary; remove them");
+  if (ids.includes(lexicon.specials.unknown)) throw new InputError("target: contains characters that are not in the model's vocabulary; remove them");
   if (ids.length + 1 <= room) return { forced: [...ids, lexicon.specials.end], warnings: [] };
   return { forced: ids.slice(0, room), warnings: [`the target has ${ids.length} tokens: only the first ${room} are shown`] };
 }
@@ -91,12 +91,12 @@ function describeWriting(pass, given, output) {
 /** Reads a text with an encoder: fills its gaps, labels it, or turns it into a vector. */
 function runReading(model, request) {
   const { network, lexicons, positions } = model;
-  if (request.target !== null || request.prefix !== null) throw new InputError("target and prefix: an encoder writes no text; leave them out");
+  if (request.target !== null || request.prefix !== null) throw new InputError("target and prefix: an encoder generates no text; leave them out");
   if (request.pair !== null && network.settings.segments === 1) throw new InputError("pair: this model has no segments and reads only one text; leave pair out");
   const lexicon = lexicons.text;
   const fills = network.task === "fill";
   const words = network.task === "classify" && network.about.carrier === "word";
-  if (words && request.pair !== null) throw new InputError("pair: a model that labels words reads one text");
+  if (words && request.pair !== null) throw new InputError("pair: a model that labels words reads only one text; leave pair out");
   const given = reordered(words ? wordTokens(lexicon, request.text, positions) : encoderTokens(lexicon, request.text, request.pair, positions, fills), request.order);
   const ids = given.tokens.map((token) => token.id);
   checkPlaces(request.patch, network, { text: ids.length });

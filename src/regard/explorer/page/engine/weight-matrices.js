@@ -57,7 +57,7 @@ function readSlice(text, size, field) {
   const bounds = /^(\d{0,12}):(\d{0,12})$/.exec(text);
   if (!bounds) throw new InputError(`${field}: must be two numbers with a colon between them, such as 0:${size}`);
   const [start, end] = [Number(bounds[1] || 0), Number(bounds[2] || size)];
-  if (!(start <= end && end <= size)) throw new InputError(`${field}: ${text} is outside of 0:${size}`);
+  if (!(start <= end && end <= size)) throw new InputError(`${field}: ${text} is outside the range 0:${size}`);
   return [start, end];
 }
 
