@@ -76,7 +76,7 @@ def test_a_request_that_cannot_be_sent_is_counted_once_and_not_waited_for(monkey
             accepted.close()
         return connection
 
-    monkeypatch.setattr(load_generator, "PATIENCE", 3.0)
+    monkeypatch.setattr(load_generator, "TIMEOUT_SECONDS", 3.0)
     monkeypatch.setattr(socket, "create_connection", connect_and_reset)
     started = time.monotonic()
     with running(create_app(FakeModels("en-de"))) as address:

@@ -31,7 +31,7 @@ class TermOutcome:
 
     def __str__(self) -> str:
         if self.state == "forbidden":
-            return f"{self.text!r} is used for {self.source!r} but forbidden"
+            return f"{self.text!r} is used for {self.source!r}, but forbidden"
         wanted = " or ".join(map(repr, self.targets))
         return f"{wanted} is {'used' if self.state == 'placed' else 'missing'} for {self.source!r}"
 
