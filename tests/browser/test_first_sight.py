@@ -114,3 +114,14 @@ def test_one_key_shows_the_page_to_a_room(watched: Watched, address: str) -> Non
     page.wait_for_selector("body:not(.presenting)")
     page.wait_for_function(f"{size} < 18")
     assert page.is_visible("#top form")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_numbers_and_code_of_a_card_are_visible(browser: Browser, address: str, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    watched = Watched(context.new_page())
+    page = watched.open(f"{address}#card=8&depth=4&text={quote(TIRED)}")
+    for title in ("Numbers", "Code"):
+        assert page.locator("#main section h3", has_text=title).is_visible(), title
+    assert page.locator("#main section pre").first.is_visible()
+    context.close()

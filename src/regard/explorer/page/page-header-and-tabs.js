@@ -66,10 +66,10 @@ export function header(model, runs, offline, lessons = null) {
     model.task === "translate" ? field("target", t("forced"), { placeholder: t("forcedEmpty") }) : null,
     model.task === "classify" ? field("pair", t("secondText")) : null,
     h("button", { class: "run", disabled: offline, "data-key": "run" }, t("run")),
-    button("⋯", () => (top.classList.toggle("all", (opened = !opened)), more.setAttribute("aria-expanded", opened)), { class: "more", "aria-label": t("more"), "aria-expanded": opened, "data-key": "more" }),
+    button("⋯", () => (top.classList.toggle("all", (opened = !opened)), more.setAttribute("aria-expanded", opened)), { class: "unfold", "aria-label": t("more"), "aria-expanded": opened, "data-key": "more" }),
     writes ? h("details", { class: "how" }, h("summary", {}, t("decodingSettings")), h("div", {}, number("beam", t("beamWidth"), 1, model.limits?.beam ?? 16, 1), number("alpha", t("lengthPenalty"), 0, 5, 0.1), number("temperature", t("temperature"), 0, 5, 0.1), number("top_k", "top-k", 0, 1000, 1), number("top_p", "top-p", 0, 1, 0.05), number("seed", t("seed"), 0, 1e9, 1), number("max_tokens", t("maxTokens"), 1, 128, 1))) : null,
   );
-  const [top, more] = [document.getElementById("top"), form.querySelector(".more")];
+  const [top, more] = [document.getElementById("top"), form.querySelector(".unfold")];
   const rare = [...new Set([runs.a, runs.b].flatMap((run) => run?.rare ?? []))];
   const address = `api/export/${answer.run}`;
   const output = answer.labels?.length && answer.labels[0].position === null ? Object.entries(answer.labels[0].probabilities).sort((x, y) => y[1] - x[1])[0][0] : answer.text;

@@ -1,7 +1,7 @@
 /** Shows all heads of the model at once: where they look, and what changes without them. */
 
 import { scaleOf, scalesOfRows } from "regard/color-scales.js";
-import { button, choice, fixed, h, tick } from "regard/dom-elements.js";
+import { button, choice, enlarged, fixed, h, tick } from "regard/dom-elements.js";
 import { figure } from "regard/figure-with-exports.js";
 import { legend, thumbnail } from "regard/matrix-heatmap.js";
 import { extra, setExtra } from "regard/selection-in-url.js";
@@ -9,7 +9,7 @@ import { t } from "regard/strings.js";
 import { arranged, brief, chooseColouring, colouring, described, effects, groups, headCount, kinds, measuring, shownRuns, single } from "regard/views/attention-head-facts.js";
 
 const FEW = 48;
-const SIZE = 66;
+const SIZE = 66; // in pixels, before it is enlarged
 const range = (size) => Array.from({ length: size }, (_, i) => i);
 const nameOf = (kind, layer) => `${kind.stack}.layers.${layer}.${kind.kind}.weights`;
 
@@ -48,10 +48,11 @@ function tile(ctx, { kind, layer, head, rows, columns, data, entropy, tag }, sca
   const found = effects(ctx, kind, layer, head);
   const [value, words] = found ? brief(found) : ["", ""];
   const width = 1 + (5 * Math.abs(single(found) ?? 0)) / most;
-  const canvas = thumbnail(rows, columns, scaled({ rows, columns, data }, scale, scale.how), scale, SIZE);
+  const side = SIZE * enlarged();
+  const canvas = thumbnail(rows, columns, scaled({ rows, columns, data }, scale, scale.how), scale, side);
   const cells = canvas.toSvg;
   canvas.style.outlineWidth = `${width}px`;
-  canvas.toSvg = () => [{ kind: "frame", x: -width / 2, y: -width / 2, w: SIZE + width, h: SIZE + width, stroke: getComputedStyle(canvas).outlineColor, width }, ...cells()];
+  canvas.toSvg = () => [{ kind: "frame", x: -width / 2, y: -width / 2, w: side + width, h: side + width, stroke: getComputedStyle(canvas).outlineColor, width }, ...cells()];
   const tagged = tag.split(" ").map((each) => (each ? t(`att.tag.${each}`) : "–")).join(" → ");
   const place = { stack: kind.stack, kind: kind.kind, layer, head };
   const here = Object.entries(place).every(([key, value]) => ctx.sel[key] === value);

@@ -78,7 +78,7 @@ function steps(title, heads, stops, cells, first = (each, _) => each.name) {
   return figure(
     title,
     h(
-      "div", { class: "scroll" },
+      "div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title },
       h(
         "table", {}, h("thead", {}, h("tr", {}, [t("time.step"), ...heads].map((name) => h("th", { scope: "col" }, name)))),
         h("tbody", {}, stops.map((each, i) => h("tr", {}, h("th", { scope: "row" }, first(each, i)), cells(each, i)))),
@@ -96,7 +96,7 @@ function outputs(ctx, stops, at, go) {
     const top = answer.steps.find((one) => one.position === ctx.sel.t)?.top ?? [];
     const labels = answer.labels?.map((one) => Object.entries(one.probabilities).sort((x, y) => y[1] - x[1])[0].map((x, i) => (i ? percent(x) : x)).join(" "));
     return [
-      h("td", { class: "words", dir: "auto" }, h("div", {}, labels?.length ? labels.join(", ") : answer.text)), number(answer.log_probability),
+      h("td", { class: "words", dir: "auto" }, h("div", { tabindex: 0 }, labels?.length ? labels.join(", ") : answer.text)), number(answer.log_probability),
       some ? h("td", {}, top.slice(0, 2).map((one) => h("div", {}, `${shown(one)} ${percent(one.probability)}`))) : null, scores.map((name) => number(own[name])),
     ];
   };
