@@ -8,6 +8,10 @@ import { positionRows, rotate } from "./positions.js";
 /** Display forms of single bytes that are not a character, and of unused entries of a vocabulary. */
 const NO_TEXT = /^(?:(⟨([0-9A-F]{2}|\?)⟩)+|<0x[0-9A-F]{2}>|[[<].*(unused|extra_id|reserved).*[\]>])$/;
 
+/** Letters of writing without spaces, each of which may be a word: Chinese, Japanese, Korean, Thai and Lao. */
+const WORD_LETTERS = /[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff]/;
+const TWO_LETTERS = /[\p{L}\p{No}\p{Nl}]{2}/u; // as Python's [^\W\d_]{2}
+
 /** The embeddings [V, D] of a text's tokens before scaling. */
 function table(model, side) {
   const { lexicons, network } = model;
@@ -55,6 +59,11 @@ export function embeddingMap(model, side, count, ids) {
   let pieces = counts ? all.sort((a, b) => counts[b] - counts[a]).filter((id) => counts[id] > 0) : all.filter((id) => !NO_TEXT.test(lexicon.display(id)));
   pieces = pieces.filter((id) => !lexicon.special.has(id));
   if (order === "first" && pieces.length <= count) order = "all";
+  else if (order === "first") {
+    const letterWords = ids.some((id) => WORD_LETTERS.test(lexicon.display(id)));
+    const long = pieces.map((id) => [id, lexicon.display(id)]).filter(([, form]) => (WORD_LETTERS.test(form) ? letterWords : TWO_LETTERS.test(form))).map(([id]) => id);
+    if (long.length) pieces = long; // vocabularies from elsewhere begin with single letters of all kinds of writing
+  }
   const shown = [...new Set([...pieces.slice(0, count), ...ids])].sort((a, b) => a - b);
   const { points, explained } = principal(shown.map((id) => rows.row(id)));
   return { ids: shown, displays: shown.map(lexicon.display), points, explained, order, usual: Math.min(count, pieces.length), pieces: pieces.length, texts: model.usage?.texts ?? null };
