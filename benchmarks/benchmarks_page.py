@@ -64,7 +64,7 @@ def section(about: str, records: Mapping[str, Record], pictures: dict[str, str])
             parts += to_markdown(title, table, f"{PICTURES}{name}-{number}.svg", pictures)
         parts += [f"{record['note']}\n"] if "note" in record else []
         parts.append(f"{origin(name, record)}\n")
-    parts += [f"Earlier: {', '.join(earlier)}.\n"] if earlier else []
+    parts += [f"Earlier records: {', '.join(earlier)}.\n"] if earlier else []
     return "\n".join(parts)
 
 

@@ -1,8 +1,8 @@
-"""Very many lines in shards, and a worker killed in the middle: `python benchmarks/bulk.py --lines 100000`.
+"""Translates many lines in shards while a worker is killed: `python benchmarks/bulk.py --lines 100000`.
 
-Translates invented sentences with the small model that comes with the package: in one process, in two processes of this
-machine, and by two engines on a Ray cluster (pip install 'regard[cluster]'), one of which is killed when half of the
-shards are done. All outputs must be the same, byte by byte.
+Translates generated sentences with the glass model of the package: in one process, in two processes of this machine,
+and by two engines on a Ray cluster (pip install 'regard[cluster]'), one of which is killed when half of the shards are
+done. All outputs must be the same, byte for byte.
 """
 
 import os
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=100_000)
     parser.add_argument("--shard-lines", type=int, default=2000)
     parser.add_argument("--beam", type=int, default=1)
-    parser.add_argument("--ways", default="alone,local,auto", help="which to measure")
+    parser.add_argument("--ways", default="alone,local,auto", help="ways to measure")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder, rows, first = Path(name), list[tables.Row](), b""

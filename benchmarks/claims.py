@@ -1,9 +1,9 @@
-"""Claims about the Transformer, measured: figures into docs/claims/, plots into docs/images/, and claims.md of both in
-docs/ and docs/zh/.
+"""Measures claims about the Transformer: writes figures to docs/claims/, plots to docs/images/, and claims.md in docs/
+and docs/zh/.
 
-python benchmarks/claims.py                   all of them, some minutes of one core; writes the pages too
-python benchmarks/claims.py --only recall     one of them
-python benchmarks/claims.py --report-only     the pages and the plots again, from the figures that are kept
+python benchmarks/claims.py                   measures all claims in some minutes of one core, and writes the pages
+python benchmarks/claims.py --only recall     measures one claim
+python benchmarks/claims.py --report-only     only writes the pages and the plots, from the stored figures
 """
 
 from __future__ import annotations
@@ -25,9 +25,14 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=[claim.name for claim in CLAIMS], help="which, if not all")
-    parser.add_argument("--seed", type=int, default=1, help="of weights and texts (1)")
-    parser.add_argument("--docs", type=Path, default=DOCS, help="where claims.md, zh/, claims/ and images/ are (docs)")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[claim.name for claim in CLAIMS],
+        help="measure this claim only (may be repeated)",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of weights and texts (1)")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="folder of claims.md, zh/, claims/ and images/ (docs)")
     parser.add_argument("--report-only", action="store_true", help="measure nothing")
     arguments = parser.parse_args(words)
     torch.set_num_threads(1)

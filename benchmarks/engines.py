@@ -1,7 +1,8 @@
-"""Outputs of CTranslate2 and onnxruntime beside Regard's: `python benchmarks/engines.py runs/en-de sentences.en`.
+"""Compares CTranslate2 and onnxruntime with Regard: `python benchmarks/engines.py runs/en-de sentences.en`.
 
-Exports a model to both, runs the lines of a text file through all three, and reports how many outputs are equal and how
-far the log-probabilities of their tokens, or the states of an encoder, are apart. Exits with 1 if outputs differ.
+Exports a model to both, runs the lines of a text file through all three, and reports how many outputs are equal and
+the largest difference of the log-probabilities of their tokens, or of the states of an encoder. Exits with 1 if
+outputs differ.
 """
 
 import sys
@@ -50,7 +51,7 @@ class Output:
 def main() -> None:
     parser = program.argument_parser(__doc__)
     parser.add_argument("folder", type=Path, help="a model folder")
-    parser.add_argument("texts", type=Path, help="a text file, one text a line")
+    parser.add_argument("texts", type=Path, help="a text file, one text per line")
     parser.add_argument("--count", type=int, default=200, help="lines to run")
     options = parser.parse_args()
     contents = read_folder(options.folder)
@@ -170,7 +171,7 @@ def continue_greedily(
     given: dict[str, Array],
     engine: Translator | Writer,
 ) -> Output:
-    """Takes the most probable token again and again, with an ONNX decoder."""
+    """Continues greedily with an ONNX decoder."""
     shape, specials = engine.settings.model, tokenizer.specials
     axes, widths = (shape.decoder_layers, 1, shape.query_groups, 0), (shape.head_width, shape.head_value_width)
     keys, values = (np.zeros((*axes, width), np.float32) for width in widths)  # no past

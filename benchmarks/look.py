@@ -1,7 +1,7 @@
-"""Times and sizes of the explorer, measured in a real browser: `python benchmarks/look.py MODEL`.
+"""Measures times and sizes of the explorer in a real browser: `python benchmarks/look.py MODEL`.
 
-MODEL is a small trained model (runs/demo); a model of the base shape (6 + 6 layers, 8 heads, width 512) is made
-without training. Shows each figure beside its target and its limit.
+MODEL is a small trained model (runs/demo); a model of the base shape (6 + 6 layers, 8 heads, width 512) is built
+without training. Prints each figure with its target and its limit.
 """
 
 import gzip

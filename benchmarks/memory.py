@@ -1,6 +1,6 @@
 """Memory of preparing and training, against the size of the corpus: `python benchmarks/memory.py --pairs 2000000`.
 
-Makes two corpora of invented words with a Zipf distribution, or of the pairs of two files (`--files one.en one.de`),
+Makes two corpora of generated words with a Zipf distribution, or of the pairs of two files (`--files one.en one.de`),
 repeated with another number at their ends each time. Trains some steps on each in a process of its own, and reports for
 each phase its time and the peak memory of all processes together, of which the system takes back mapped files when it
 needs room; then the peak of each process, as the system counts it. The large corpus must not need much more than the
@@ -37,13 +37,15 @@ DEV = 20
 def main() -> None:
     parser = program.argument_parser(__doc__)
     parser.add_argument("--pairs", type=int, default=2_000_000, help="size of the large corpus")
-    parser.add_argument("--small", type=int, help="size of the small one (a twentieth; 0: none)")
-    parser.add_argument("--copies", type=int, default=1, help="of the large one's tokens to train on (1)")
-    parser.add_argument("--files", nargs=2, type=Path, metavar="FILE", help="two files to repeat, a sentence a line")
-    parser.add_argument("--limit", type=float, default=1.5, help="GB that the large one may take")
-    parser.add_argument("--steps", type=int, default=20, help="of training")
-    parser.add_argument("--threads", type=int, help="of training, and processes that tokenize (all processors)")
-    parser.add_argument("--folder", type=Path, help="for corpora and runs (the folder for temporary files)")
+    parser.add_argument("--small", type=int, help="size of the small corpus (a twentieth; 0: none)")
+    parser.add_argument("--copies", type=int, default=1, help="copies of the large corpus's tokens to train on (1)")
+    parser.add_argument(
+        "--files", nargs=2, type=Path, metavar="FILE", help="two files to repeat, one sentence per line"
+    )
+    parser.add_argument("--limit", type=float, default=1.5, help="limit in GB for the large corpus")
+    parser.add_argument("--steps", type=int, default=20, help="training steps")
+    parser.add_argument("--threads", type=int, help="threads of training, and processes that tokenize (all processors)")
+    parser.add_argument("--folder", type=Path, help="folder for corpora and runs (the folder for temporary files)")
     options = parser.parse_args()
     small = options.pairs // 20 if options.small is None else options.small
     rows: list[tables.Row] = []
@@ -84,7 +86,7 @@ def read_pairs(files: list[Path]) -> Iterator[tuple[str, str]]:
 
 
 def invent_pairs() -> Iterator[tuple[str, str]]:
-    """Yields sentences of 3 to 25 invented words; their translation is the same words spelt backwards."""
+    """Yields sentences of 3 to 25 generated words; their translation is the same words spelt backwards."""
     dice = random.Random(0)
     words = ["".join(dice.choices(SYLLABLES, k=dice.randint(1, 4))) for _ in range(WORDS)]
     weights = [1 / (rank + 3) for rank in range(WORDS)]

@@ -1,6 +1,6 @@
-"""Estimates of `regard plan` beside real runs of `regard train`: `python benchmarks/plan.py train.en train.de`.
+"""Compares estimates of `regard plan` with runs of `regard train`: `python benchmarks/plan.py train.en train.de`.
 
-For each preset, estimates some steps on the files and really trains as many, in processes of their own. The table has
+For each preset, estimates some steps on the files and trains for as many steps, in separate processes. The table has
 the seconds of the steps alone and of everything, and the peak memory, each with the ratio of estimate to measurement.
 """
 
@@ -20,8 +20,8 @@ from benchmarks import program, records, tables
 def main() -> None:
     parser = program.argument_parser(__doc__)
     parser.add_argument("files", nargs="+")
-    parser.add_argument("--presets", default="tiny:150,small:60", help="each with its steps")
-    parser.add_argument("--seconds", default="12", help="of measuring by the plan")
+    parser.add_argument("--presets", default="tiny:150,small:60", help="presets, each with its number of steps")
+    parser.add_argument("--seconds", default="12", help="seconds for which the plan measures")
     parser.add_argument("--threads", default="2")
     parser.add_argument("--limit", type=float, default=0.2, help="greatest relative error of an estimate")
     options = parser.parse_args()

@@ -1,8 +1,7 @@
-"""Plots as SVG, by hand: lines over two axes, and bars with their names.
+"""Draws plots as SVG: lines over two axes, and bars with their names.
 
-A picture in a page does not know the page's colours, so everything is drawn on nothing in tones that stand out from
-white and from black alike. Words need more contrast than any one grey has with both: theirs is a darker or a lighter
-one, as the page asks of its pictures (`color-scheme`).
+The background is transparent, and the colours stand out from white and from black. Text needs more contrast than any
+single grey has with both, so its colour follows the colour scheme of the reader.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ def draw(
     logarithmic: str = "",
     corner: str = "lower right",
 ) -> str:
-    """The plot of some lines; `level` is a value to compare with, drawn from side to side.
+    """Draws a plot of lines; `level` is a value to compare with, drawn as a horizontal line.
 
-    `logarithmic` names axes, x, y or xy; such an x has a tick at every point. `corner` is where lines leave room.
+    `logarithmic` names axes, x, y or xy; such an x has a tick at every point. `corner` is the place of the legend.
     """
     points = [point for line in lines for point in line.points]
     heights = [y for _, y in points] + ([level[1]] if level else [])
@@ -93,21 +92,21 @@ class Frame:
         return HEIGHT - BOTTOM - self.share(value, self.low, self.high, "y") * (HEIGHT - TOP - BOTTOM)
 
     def share(self, value: float, first: float, last: float, axis: str) -> float:
-        """How far a value lies between two others, from 0 to 1."""
+        """Returns the position of a value between two others, from 0 to 1."""
         if axis in self.logarithmic:
             value, first, last = (math.log(each) for each in (value, first, last))
         return (value - first) / (last - first)
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Powers of ten from at most `low` to at least `high`; where these are far apart, every other one or fewer."""
+    """Returns powers of ten from at most `low` to at least `high`, with larger steps for a wide range."""
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
     step = max(1, math.ceil((last - first) / 6))
     return [10.0**number for number in range(first, max(last, first + 1) + step, step)]
 
 
 def ticks(low: float, high: float, about: int = 6) -> list[float]:
-    """Round numbers, evenly spaced, from at most `low` to at least `high`."""
+    """Returns evenly spaced round numbers from at most `low` to at least `high`."""
     rough = max(high - low, 1e-6) / about
     unit = 10.0 ** math.floor(math.log10(rough))
     step = unit * next(factor for factor in (1, 2, 5, 10) if factor * unit >= rough * 0.999)
@@ -124,7 +123,7 @@ def series(line: Line, frame: Frame) -> list[str]:
 
 
 def legend(lines: Sequence[Line], corner: str = "lower right") -> list[str]:
-    """What the lines are, in the corner where they leave room."""
+    """Draws the names of the lines into a corner."""
     parts = []
     top = HEIGHT - BOTTOM - 16 - 19 * (len(lines) - 1) if corner.startswith("lower") else TOP + 16
     x, side, anchor = (LEFT + 14, 34, "start") if corner.endswith("left") else (WIDTH - RIGHT - 38, -8, "end")
@@ -160,7 +159,7 @@ class Bars:
 
 
 def draw_bars(title: str, across: str, groups: Sequence[Bars], longest: float | None = None) -> str:
-    """Horizontal bars, group below group; the longest bar stands for this value, or for the largest of its group."""
+    """Draws groups of horizontal bars; a bar of full length has the value `longest`, or the largest of its group."""
     height = TOP + BOTTOM + sum(GAP + BAR * len(group.values) for group in groups)
     left = max([NAMES, *(16 + 7 * len(name) for group in groups for name, _ in group.values)])
     parts, y = opening(title, height, 12), float(TOP)

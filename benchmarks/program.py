@@ -1,4 +1,4 @@
-"""What the programs share: their flags, the folder for their files, and the processes that they start and end."""
+"""Shared by the programs: their flags, the folder for their files, and the processes that they start and end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEEP_MEMORY = {
 
 
 class BenchmarkError(Exception):
-    """A failure that a reader can act on, in one line."""
+    """A failure that the user can correct; the message has one line."""
 
 
 def argument_parser(description: str | None) -> argparse.ArgumentParser:

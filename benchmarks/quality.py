@@ -2,9 +2,9 @@
 
 python benchmarks/quality.py --data PATH    (PATH holds multi30k/, tatoeba-en-zh/ and gettext-en-de/; see README.md)
 
-Every run has a process and a folder of its own, .bench/quality/NAME. Stopped or killed, it goes on with the same
-command; complete, it is used again. Weights are chosen on the dev set alone: nothing looks at a test set before a
-run is over.
+Every run has its own process and folder, .bench/quality/NAME. The same command resumes a stopped or
+killed run and reuses a complete one. Weights are chosen by the dev set alone: test sets are not used before a run is
+complete.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def main(words: Sequence[str] | None = None) -> int:
         say(f"error: {error}")
         return 2
     except KeyboardInterrupt:
-        say("stopped: run the same command to go on")
+        say("stopped: run the same command to continue")
         return 130
     say(f"written to {page}")
     return 0
@@ -101,7 +101,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="folder with a folder for each corpus")
     parser.add_argument("--recipes", help=f"some of {','.join(RECIPES)}; default: all, or none with --adopt")
     parser.add_argument("--form", choices=[*FORMS, "both"], default="both", help="of Multi30k's text; default: both")
-    parser.add_argument("--seeds", default="1", help="a run for each; default: 1")
+    parser.add_argument("--seeds", default="1", help="seeds, one run each; default: 1")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting over the recipe's")
     parser.add_argument("--threads", type=int, help="default: all cores")
     parser.add_argument("--curve", action="store_true", help="store the best weights of each moment and score them")
@@ -117,7 +117,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def planned(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yields the runs that the command line asks for, with checked files; first parts before second ones."""
     if arguments.data is None:
-        raise InputError("give --data, the folder that holds multi30k/, tatoeba-en-zh/ and gettext-en-de/")
+        raise InputError("pass --data, the folder with multi30k/, tatoeba-en-zh/ and gettext-en-de/")
     common = {"threads": arguments.threads, "curve": arguments.curve, "command": arguments.command}
     threads = [f"training.threads={arguments.threads}"] if arguments.threads else []
     overrides = dict(setting.partition("=")[::2] for setting in [*arguments.set, *threads])
@@ -180,7 +180,7 @@ def read_request(model: Path) -> dict[str, Any]:
 def form_of(model: Path, request: dict[str, Any]) -> str:
     """Returns the form of the text that a model was trained on, from its request."""
     if not request:
-        raise InputError(f"{model}: training/request.json is missing: name the form, --adopt RECIPE:FORM={model}")
+        raise InputError(f"{model}: training/request.json is missing: pass the form, --adopt RECIPE:FORM={model}")
     return "tokenised" if FORMS["tokenised"] in Path(request["files"][0]).name else "raw"
 
 
@@ -219,7 +219,7 @@ def work(run: Run) -> None:
 
 
 class Log:
-    """The log of a run, a JSON object a line, with the seconds since its start, summed over its sessions."""
+    """The log of a run: one JSON object per line, with the seconds since its start, summed over its sessions."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -279,7 +279,7 @@ def describe_session(run: Run) -> dict[str, Any]:
 
 
 def measure(run: Run) -> None:
-    """Scores a finished model; earlier scores stay as long as the weights are the same."""
+    """Scores a finished model; keeps earlier scores if the weights are still the same."""
     contents, kept = read_folder(run.model), run.folder / "scores.json"
     weights = hashlib.sha256((run.model / WEIGHTS).read_bytes() + (run.model / SETTINGS).read_bytes()).hexdigest()
     record = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}

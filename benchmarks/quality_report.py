@@ -69,7 +69,7 @@ def write_report(runs_folder: Path, base: Path) -> Path:
         shutil.copyfile(path, base / f"{path.parent.name}.json")
     records = [json.loads(path.read_text(encoding="utf-8")) for path in base.glob("*.json")]
     if not records:
-        raise InputError(f"{runs_folder}: there are no runs yet: give --data, without --report-only")
+        raise InputError(f"{runs_folder}: there are no runs yet: pass --data, without --report-only")
     groups = grouped(records)
     head, *found = re.split(
         r"^<!-- (\w+) -->\n", Path(__file__).with_name("quality.md").read_text(), flags=re.MULTILINE
@@ -278,7 +278,7 @@ def plot(title: str, its: Sequence[Record], published: float | None) -> str:
 
 def outputs(title: str, record: Record) -> str:
     rows = [[plain(text) for text in lines] for lines in record["samples"]]
-    note = f"Of the run that is best on dev ({label(record)}), evenly spaced over {record['dev']}."
+    note = f"These are outputs of the run that is best on dev ({label(record)}), evenly spaced over {record['dev']}."
     return f"## Outputs: {title}\n\n{note}\n\n{table(['source', 'output', 'reference'], rows)}"
 
 

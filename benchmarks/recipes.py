@@ -1,4 +1,4 @@
-"""The recipes whose quality is measured, and the files of their corpora."""
+"""Finds the recipes whose quality is measured, and the files of their corpora."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several processes beside one: tokens a second of training, the cost of DDP, and whether they compute the same.
+"""Compares several processes with one: speed of training, the cost of DDP, and the losses.
 
 python benchmarks/scaling.py                two processes of one thread beside one process of two, in turns
 python benchmarks/scaling.py --curves 200   losses of one, two and four processes over 200 updates, DDP and FSDP2
@@ -30,7 +30,7 @@ SPLITS = {
 def main() -> None:
     parser = program.argument_parser(__doc__)
     parser.add_argument("--steps", type=int, default=40, help="updates that are timed (40)")
-    parser.add_argument("--rounds", type=int, default=3, help="of each, in turns (3)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, in turns (3)")
     parser.add_argument("--curves", type=int, default=0, metavar="STEPS", help="compare losses instead")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def measure_speed(folder: Path, steps: int, rounds: int) -> tables.Table:
 
 
 def write_corpus(folder: Path, pairs: int, longest: int) -> list[Path]:
-    """Writes invented words, and the same words backwards as their translation."""
+    """Writes generated words, and the same words in reverse order as their translation."""
     dice = random.Random(0)
     words = ["".join(dice.choices("aeioubcdfghklmnprstvwz", k=dice.randint(2, 9))) for _ in range(5000)]
     rows = [dice.choices(words, k=dice.randint(3, longest)) for _ in range(pairs)]

@@ -1,6 +1,6 @@
 """Speed of a server, model by model: `python benchmarks/serving.py MODEL ... --texts test.en`.
 
-Runs `regard bench serve` for each model folder, one after the other. Exits with 1 if an answer was lost, refused or
+Runs `regard bench serve` for each model folder, one after the other. Exits with 1 if an answer was lost, rejected or
 different from the offline one.
 """
 
@@ -20,7 +20,7 @@ MIB = 2**20
 def main() -> int:
     parser = program.argument_parser(__doc__)
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL")
-    parser.add_argument("--texts", type=Path, help="a sentence a line")
+    parser.add_argument("--texts", type=Path, help="text file, one sentence per line")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()

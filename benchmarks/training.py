@@ -136,7 +136,7 @@ def keep(report: dict[str, Any], arguments: argparse.Namespace) -> None:
 
 def tables_of(log: dict[str, Any]) -> list[tables.Table]:
     """Returns a table for each model: medians over the rounds, ratios within each."""
-    made = []
+    found = []
     for model in dict.fromkeys(run["model"] for run in log["runs"]):
         runs = [run for run in log["runs"] if run["model"] == model]
         rows = [row(*kind, runs) for kind in dict.fromkeys((run["system"], run["variant"]) for run in runs)]
@@ -148,8 +148,8 @@ def tables_of(log: dict[str, Any]) -> list[tables.Table]:
             "with the range in brackets."
         )
         bars = {"names": ["system", "variant"], "values": ["tokens/s"], "unit": "tokens a second: longer is better"}
-        made.append(tables.build(model.upper(), rows, note, bars))
-    return made
+        found.append(tables.build(model.upper(), rows, note, bars))
+    return found
 
 
 def span(values: Sequence[float]) -> str:
@@ -202,7 +202,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--models", type=program.names_from(MODELS), default=list(MODELS), help="default: tiny,base")
     parser.add_argument("--peers", type=program.names_from(peers), default=peers, help=f"default: {','.join(peers)}")
     parser.add_argument("--variants", type=program.names_from(variants), default=variants, help="default: all three")
-    parser.add_argument("--steps", type=positive, help="timed steps a run; default: 40 for tiny, 12 for base")
+    parser.add_argument("--steps", type=positive, help="timed steps per run; default: 40 for tiny, 12 for base")
     parser.add_argument("--warmup", type=positive, default=3, help="steps before them; default: 3")
     parser.add_argument("--rounds", type=positive, default=3, help="default: 3")
     parser.add_argument("--threads", type=positive, default=2, help="default: 2")

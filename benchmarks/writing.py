@@ -4,8 +4,8 @@ python benchmarks/writing.py --nanogpt PATH    (PATH is a clone of github.com/ka
 
 The same shape of model (GPT-2's: learned positions, LayerNorm before, tied output layer; GELU as nanoGPT has it), the
 same number of tokens a step, random ids, float32, no dropout, nothing compiled. Each round runs every system in a
-process of its own, one after the other; the table shows medians over the rounds. Peers run as shipped and with glibc
-told to keep freed memory, which regard does by itself and any user can do.
+process of its own, one after the other; the table shows medians over the rounds. Peers run as shipped and with a glibc
+that keeps freed memory, which regard arranges by itself.
 """
 
 import argparse
@@ -45,9 +45,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
-    made = [compare(name, arguments) for name in arguments.shapes]
+    compared = [compare(name, arguments) for name in arguments.shapes]
     settings = {key: getattr(arguments, key) for key in ("steps", "rounds", "threads")}
-    records.publish(arguments.keep, "writing", made, settings=settings)
+    records.publish(arguments.keep, "writing", compared, settings=settings)
     return 0
 
 

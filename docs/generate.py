@@ -27,7 +27,7 @@ page from the source.
 
 
 def page() -> str:
-    """The reference of all settings, as Markdown."""
+    """Returns the reference of all settings as Markdown."""
     lines, section = [HEAD], None
     for option in options(Settings):
         *parents, name = option.path.split(".")
@@ -52,14 +52,14 @@ def page() -> str:
 
 
 def row(name: str, option: Option) -> str:
-    """A line of a table; `|` in a help would begin the next cell."""
+    """Returns a row of a table; `|` in a help text would begin the next cell."""
     meaning = option.help.replace("|", "\\|")
     default = f"`{shown(option.default)}`" if shown(option.default) else "nothing"
     return f"| `{name}` | {meaning} | {default} | {kind(option.type)} {option.bounds or ''}".rstrip() + " |"
 
 
 def changes(tables: dict[str, Any]) -> str:
-    """The changed settings in the order in which the page lists them."""
+    """Returns the settings that a preset changes, in the order of the page."""
     values = {f"{table}.{key}": value for table, keys in tables.items() for key, value in keys.items()}
     names = [option.path for option in options(Settings) if option.path in values]
     return ", ".join(f"`{name} = {shown(values[name])}`" for name in names)

@@ -1,4 +1,4 @@
-"""Makes the pictures in docs/look.md: every view of the explorer in light and dark, and a recording of the journey.
+"""Takes the pictures in docs/look.md: every view of the explorer in light and dark, and a recording of the journey.
 
 python docs/screenshots.py [MODEL] [-o FOLDER]     (make screenshots; those in docs/images are of the glass model)
 """

@@ -1,4 +1,4 @@
-"""The engines that benchmarks/decoding.py compares, text in and text out, all with Regard's tokenizer.
+"""Runs the engines that benchmarks/decoding.py compares, from text to text, all with Regard's tokenizer.
 
 An adapter imports nothing of its engine before `prepare`, so that a process which serves one holds no other.
 """
@@ -198,7 +198,7 @@ class Engine:
     precision: str
     form: str
     adapter: type[Adapter]
-    rounds: int | None = None  # at most; None: as many as asked for, since a target depends on it
+    rounds: int | None = None  # at most; None: all rounds, because a target depends on it
     every: int = 1  # it translates every n-th of the single sentences
 
     @property

@@ -116,9 +116,9 @@ def agreement(report: Record, model: str) -> Table:
                 row[workload.title] = f"{same['equal']:,} of {same['of']:,}{ties}"
         rows.append(row)
     note = (
-        "Outputs that are, token by token, those of Regard by PyTorch; a tie is a greedy output that parts from it "
-        "where two tokens are level to 0.001. Regard's beam goes on until nothing better can come, CTranslate2's stops "
-        "when it has found as many as the beam is wide (patience 1, its default, which is timed)."
+        "Outputs that equal those of Regard with PyTorch, token by token. A tie is a greedy output that differs at a "
+        "token whose score is within 0.001. Regard's beam search continues until no better output is possible; "
+        "CTranslate2's stops when it has found as many as the beam (patience 1, its default, which is timed)."
     )
     return build(f"{model.upper()}: same outputs", rows, note)
 
@@ -130,7 +130,7 @@ def tuning(report: Record, model: str) -> Table:
         engine = {"workload": WORKLOADS[entry["workload"]].title, "precision": ENGINES[entry["engine"]].precision}
         times = {"fastest": str(Way(**entry["chosen"])), "slowest ÷ fastest": max(seconds) / min(seconds)}
         rows.append(engine | times | {"ways tried": len(seconds), "failed": len(entry["tried"]) - len(seconds)})
-    note = "Workers × threads of each, tried on a part of the sentences."
+    note = "Workers × threads of each worker, tried on a part of the sentences."
     return build(f"{model.upper()}: CTranslate2, tuned", rows, note)
 
 

@@ -20,7 +20,7 @@ from benchmarks.experiments.verdicts import Conclusions
 from benchmarks.tables import markdown_table as table
 
 PAGES = {"claims.md": "claims.md", "zh/claims.md": "claims.zh.md"}
-"""Pages below docs/, and the templates beside this file that they are made from."""
+"""Pages below docs/, and their templates beside this file."""
 
 
 @dataclass(frozen=True)

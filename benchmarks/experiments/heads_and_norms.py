@@ -55,8 +55,8 @@ class DemoSentences:
     def __init__(self, seed: int) -> None:
         both = Vocabularies.load(GLASS / TOKENIZER)
         self.source, self.target, self.size = both.source, both.target, both.target.size
-        made = generate_splits(train=8000, dev=10, test=400, seed=seed)
-        self.train, self.test = made.train, self.batch(made.test)
+        splits = generate_splits(train=8000, dev=10, test=400, seed=seed)
+        self.train, self.test = splits.train, self.batch(splits.test)
 
     @property
     def draw(self) -> Batches:

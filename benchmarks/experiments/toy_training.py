@@ -1,4 +1,4 @@
-"""Small models, made-up texts, and updates as the real trainer makes them, for all experiments."""
+"""Builds small models and artificial texts for all experiments, and trains with the updates of the real trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments on parts of the Transformer: scale, residual sums, positions, states, and the cost of attention."""
+"""Measures parts of the Transformer: scale, residual connections, positions, states, and the cost of attention."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def without_residuals(*, norms: bool) -> Iterator[None]:
     """Replaces residual sums: a sublayer's output is not added to its input."""
 
     def forward(self: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        made = self.dropout(sublayer(x))
-        return self.norm(made) if norms else made
+        output = self.dropout(sublayer(x))
+        return self.norm(output) if norms else output
 
     with mock.patch.object(Residual, "forward", forward):
         yield

@@ -75,7 +75,7 @@ class TimedTrainer(Seq2SeqTrainer):
 
 
 class ShuffledBatches(torch.utils.data.Sampler):
-    """The length-grouped sampler's batches, whole, in random order instead of longest to shortest."""
+    """Yields the batches of the length-grouped sampler in random order instead of longest to shortest."""
 
     def __init__(self, sampler, batch_size: int, seed: int) -> None:
         self.sampler, self.batch_size, self.random = sampler, batch_size, random.Random(seed)

@@ -30,7 +30,7 @@ def prepare(job: Job) -> TrainingRun:
     folder, (sources, targets) = Path(job.scratch) / "run", job.sentences()
     for name in ("train", "dev"):
         write_examples(folder / "training" / name, zip(sources, targets, strict=True), job.vocabulary_size)
-    # a batch's budget counts padding and the longer side; raise it until an average batch holds as much as asked
+    # a batch's budget counts padding and the longer side; raise it until batches have the requested size
     plan = Examples(folder / "training" / "train").plan(job.target_tokens, job.seed, 0)
     labels = sum(len(target) + 1 for target in targets)
     budget = round(job.target_tokens * job.target_tokens / (labels / len(plan)))

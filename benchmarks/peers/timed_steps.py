@@ -1,4 +1,4 @@
-"""What every runner gets, and what it gives back.
+"""Defines the job that every runner gets, and the result that it prints.
 
 A runner is `python -m benchmarks.peers.NAME JOB`: JOB is one JSON object (the fields of `Job`), and the last
 line that it prints is one JSON object (what `StepTimer.report` writes). A runner trains with its toolkit's own
@@ -45,8 +45,8 @@ class Job:
     warmup: int  # before them, at least 1
     threads: int
     seed: int
-    scratch: str  # a folder of this run's own, deleted afterwards
-    options: dict[str, Any]  # what a variant changes
+    scratch: str  # a folder for this run, which is deleted afterwards
+    options: dict[str, Any]  # those of the variant
 
     @classmethod
     def from_command_line(cls) -> "Job":
@@ -81,7 +81,7 @@ class Counts:
 
 
 class Finished(Exception):  # noqa: N818 - not an error: it leaves a trainer's loop before it saves anything
-    """The timed steps are done."""
+    """Raised when the timed steps are done."""
 
 
 class StepTimer:

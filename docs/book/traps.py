@@ -1,6 +1,6 @@
-"""The usual mistakes, each made on purpose in a model that is right, and what becomes of its translation.
+"""Makes common mistakes on purpose in a correct model, and shows the effect on its translations.
 
-Each slip is a function or method that takes the place of the right one; `make` says where. tests/model/test_traps.py
+Each mistake is a function or method that replaces the correct one; `patches` says where. tests/model/test_traps.py
 shows for each that the model does not make it.
 """
 
@@ -28,26 +28,26 @@ Contexts = Callable[[EncoderDecoder], list[Any]]
 
 @dataclass(frozen=True)
 class Trap:
-    """A mistake by its name, and the patches that make it."""
+    """A mistake: its name, and the patches that make it."""
 
     name: str
-    make: Contexts
+    patches: Contexts
 
 
 @contextmanager
-def made(trap: Trap, model: EncoderDecoder) -> Iterator[None]:
+def mistake_in(trap: Trap, model: EncoderDecoder) -> Iterator[None]:
     """While this is open, the model makes the mistake."""
     with ExitStack() as stack:
-        for context in trap.make(model):
+        for context in trap.patches(model):
             stack.enter_context(context)
         yield
 
 
-# The slips
+# The mistakes
 
 
 def attention_between_heads(self: attention.Attention, x: Tensor, memory: Tensor, *_: Any) -> Tensor:
-    """The heads are cut, but their axis is not moved: [B, T, H, K], so the heads of one position look at each other."""
+    """Splits the heads without moving their axis: [B, T, H, K], so the heads of one position attend to each other."""
     query, key, value = (
         linear(y).unflatten(-1, (self.heads, -1))
         for linear, y in ((self.query, x), (self.key, memory), (self.value, memory))
@@ -62,7 +62,7 @@ def join_without_moving(x: Tensor) -> Tensor:
 
 
 def scale_by_model_width(query: Tensor, key: Tensor, value: Tensor, bias: Any, dropout: float = 0.0) -> Tensor:
-    """sqrt(D) instead of sqrt(K): with H heads, scores are sqrt(H) times too small."""
+    """Divides by sqrt(D) instead of sqrt(K): with H heads, scores are sqrt(H) times too small."""
     heads, width = query.shape[1], query.shape[-1]
     scaled = query @ key.mT / math.sqrt(heads * width)
     bias = bias_tensor(bias, query)
@@ -70,13 +70,13 @@ def scale_by_model_width(query: Tensor, key: Tensor, value: Tensor, bias: Any, d
 
 
 def no_scale(query: Tensor, key: Tensor, value: Tensor, bias: Any, dropout: float = 0.0) -> Tensor:
-    """Scores as they are."""
+    """Does not scale the scores."""
     scores, bias = query @ key.mT, bias_tensor(bias, query)
     return (scores if bias is None else scores + bias).softmax(-1) @ value
 
 
 def mask_after_softmax(query: Tensor, key: Tensor, value: Tensor, bias: Any, dropout: float = 0.0) -> Tensor:
-    """The weights of what may not be seen are cut off, and the rest is left as it is: rows sum to less than 1."""
+    """Masks the weights after the softmax, so that rows sum to less than 1."""
     weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(-1)
     bias = bias_tensor(bias, query)
     return (weights if bias is None else weights * (bias == 0)) @ value
@@ -94,18 +94,18 @@ def garbled_exponent(length: int, width: int) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).reshape(length, width)
 
 
-# Where each takes the place of what is right
+# Where each replaces the correct code
 
 
-def on_encoder_attention(slip: Callable[..., Tensor]) -> Contexts:
+def on_encoder_attention(mistake: Callable[..., Tensor]) -> Contexts:
     return lambda model: [
-        patch.object(layer.self_attention, "forward", slip.__get__(layer.self_attention))
+        patch.object(layer.self_attention, "forward", mistake.__get__(layer.self_attention))
         for layer in model.encoder.layers
     ]
 
 
-def on_module(module: Any, name: str, slip: Callable[..., Any]) -> Contexts:
-    return lambda _model: [patch.object(module, name, slip)]
+def on_module(module: Any, name: str, mistake: Callable[..., Any]) -> Contexts:
+    return lambda _model: [patch.object(module, name, mistake)]
 
 
 def on_positions(table: Callable[[int, int], Tensor]) -> Contexts:
@@ -134,12 +134,12 @@ TRAPS = [
 ]
 
 
-# What becomes of a translation
+# Their effect on translations
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A source with its end, and its right translation between begin and end, as tokens."""
+    """A source with its end token, and its correct translation between begin and end, as tokens."""
 
     source: list[int]
     target: list[int]
@@ -157,7 +157,7 @@ def log_probabilities(model: EncoderDecoder, each: Sentence) -> Tensor:
 
 
 def write(model: EncoderDecoder, tokenizer: Tokenizer, each: Sentence) -> str:
-    """What the model writes, greedily and without a cache, so that every mask is used."""
+    """Translates greedily and without a cache, so that every mask is used."""
     output = each.target[:1]
     with torch.no_grad():
         memory = model.encode(torch.tensor([each.source]), None)
@@ -167,19 +167,21 @@ def write(model: EncoderDecoder, tokenizer: Tokenizer, each: Sentence) -> str:
     return tokenizer.decode([token for token in output if token not in each.target[:1] + each.target[-1:]])
 
 
-def damages(model: EncoderDecoder, tokenizer: Tokenizer, told: Sequence[Sentence], names: Sequence[str] = ()) -> str:
-    """The rows of a table: each trap, what it does to the first sentence, and how many of all stay right.
+def damages(
+    model: EncoderDecoder, tokenizer: Tokenizer, sentences: Sequence[Sentence], names: Sequence[str] = ()
+) -> str:
+    """Returns rows of a table: each mistake, its effect on the first sentence, and how many translations stay right.
 
     `names` are other words for the traps, the first for none.
     """
     rows = []
     for name, trap in zip(names or ["none", *(trap.name for trap in TRAPS)], [None, *TRAPS], strict=True):
-        with nullcontext() if trap is None else made(trap, model):
-            right = log_probabilities(model, told[0]).gather(1, torch.tensor(told[0].target[1:])[:, None])
-            written = [write(model, tokenizer, each) for each in told]
-        kept = sum(text == tokenizer.decode(each.target[1:-1]) for text, each in zip(written, told, strict=True))
+        with nullcontext() if trap is None else mistake_in(trap, model):
+            right = log_probabilities(model, sentences[0]).gather(1, torch.tensor(sentences[0].target[1:])[:, None])
+            written = [write(model, tokenizer, each) for each in sentences]
+        kept = sum(text == tokenizer.decode(each.target[1:-1]) for text, each in zip(written, sentences, strict=True))
         total = f"{float(right.sum()):.1f}".replace("-0.0", "0.0")
-        rows.append(f"| {name} | {total} | {kept} / {len(told)} | {clipped(written[0])} |")
+        rows.append(f"| {name} | {total} | {kept} / {len(sentences)} | {clipped(written[0])} |")
     return "\n".join(rows)
 
 

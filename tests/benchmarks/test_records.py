@@ -229,7 +229,7 @@ def test_the_newest_of_two_tables_is_shown_and_the_other_is_named(place: Path) -
     assert "## Odd\n" in told
     assert "| x | 2 |" in told
     assert "| x | 1 |" not in told
-    assert "Earlier: [2026-01-01](measured/odd-2026-01-01.json)." in told
+    assert "Earlier records: [2026-01-01](measured/odd-2026-01-01.json)." in told
 
 
 def test_a_run_of_decoding_is_kept(place: Path) -> None:
