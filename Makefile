@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE =# where it is set, every process of the tests would compile PyTorch's Python anew, for seconds
 
-.PHONY: demo glass test slow quick check fix fuzz damage soak mutants faults distributed sanitize claims bench browser screenshots docs tutorials clean help
+.PHONY: demo glass test slow quick check fix fuzz damage soak mutants faults distributed sanitize claims bench browser screenshots docs tutorials wasm clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -47,6 +47,10 @@ check: .venv/dev ## style and types
 fix: .venv/dev   ## repair style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+wasm: .venv/dev  ## the engine for pages, in WebAssembly, from the C++ sources: src/regard/browser/engine.wasm
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[wasm]'
+	$(BIN)/python -m regard.browser.compile_engine
 
 fuzz: .venv/dev  ## damaged documents and model files, a million (INPUTS=10000), with COVERAGE=settings, tokenizers, importers or documents, NATIVE=load or search, SECONDS=3600
 ifdef NATIVE

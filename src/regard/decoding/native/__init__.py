@@ -7,6 +7,9 @@ packed_model.h               weights, read from the file that weight_packing.py 
 forward_pass.h               forward pass, on several threads
 sentence_queues.h            queues of waiting and finished sentences
 hypothesis_search.h          greedy search, beam search and sampling; sentences join when others leave
+loaded_model.h               check of a request, and results of a search as arrays
+threads.h                    locks and waiting, which WebAssembly does without
+javascript_interface.cpp     functions that JavaScript calls in WebAssembly; browser/ has the compiled engine
 python_interface.cpp         functions that Python calls
 compiled_library.py          calls these functions
 """

@@ -14,6 +14,8 @@
 #include "../../model/kernels/simd_vectors.h"
 #if defined(__ARM_NEON)
 #include <arm_neon.h>
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
 #endif
 
 namespace regard {
@@ -130,6 +132,14 @@ INLINE Int multiply_add(Int sum, Int bytes, Int weights) {
     const __m256i x = (__m256i)bytes;
     const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8((__m256i)weights, x));
     return sum + (Int)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+#elif defined(__wasm_simd128__)
+constexpr bool SCREENS = false;
+constexpr int ZERO = 0;
+INLINE v128_t even(Int bytes) { return wasm_i16x8_shr(wasm_i16x8_shl((v128_t)bytes, 8), 8); }
+INLINE v128_t odd(Int bytes) { return wasm_i16x8_shr((v128_t)bytes, 8); }
+INLINE Int multiply_add(Int sum, Int bytes, Int weights) {
+    return sum + (Int)wasm_i32x4_dot_i16x8(even(bytes), even(weights)) + (Int)wasm_i32x4_dot_i16x8(odd(bytes), odd(weights));
 }
 #else
 constexpr bool SCREENS = false;
@@ -284,7 +294,12 @@ float quantize(const float* row, int count, uint8_t* out, float* rest) {
     for (long i = 0; i < round_up(count, PANEL); i += LANES) {  // rounds to the nearest integer, like the sum in `exponential`
         const Vec rounded = load(row + i) * factor + 12582912.0f;
         const Int bits = (Int)rounded;
+#if defined(__wasm_simd128__)
+        const v128_t bytes = wasm_i8x16_shuffle((v128_t)bits, (v128_t)bits, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+        wasm_v128_store32_lane(out + i, bytes, 0);
+#else
         for (int j = 0; j < LANES; ++j) out[i + j] = uint8_t(uint32_t(bits[j]) + ZERO);
+#endif
         if (rest) store(rest + i, load(row + i) - (rounded - 12582912.0f) * scale);
     }
     return scale;
@@ -452,6 +467,8 @@ int above(const float* row, int begin, int count, float least) {
 #if defined(__AVX512F__)
     for (; i + LANES <= count; i += LANES)
         if (const unsigned found = _mm512_cmp_ps_mask((__m512)load(row + i), (__m512)splat(least), _CMP_GT_OQ)) return i + __builtin_ctz(found);
+#elif defined(__wasm_simd128__)
+    while (i + LANES <= count && !wasm_v128_any_true((v128_t)(load(row + i) > splat(least)))) i += LANES;
 #else
     for (; i + PANEL <= count; i += PANEL) {
         int any = 0;

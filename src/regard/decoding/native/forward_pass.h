@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
-#include <thread>
 
 #include "packed_model.h"
+#include "threads.h"
 
 namespace regard {
 
@@ -33,7 +33,7 @@ public:
 #if defined(__x86_64__)
             __builtin_ia32_pause();
 #endif
-            if (spins > 4000) std::this_thread::yield();
+            if (spins > 4000) yield();
         }
     }
 

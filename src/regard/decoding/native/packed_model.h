@@ -194,6 +194,9 @@ private:
         const int64_t head = s.key_width + s.value_width;
         if (s.heads % s.groups || s.heads * head > MOST || s.groups * head > MOST / s.decoder_layers) return false;
         if (s.rotary && (s.key_width % 2 || int64_t(s.max_length) * s.key_width > 4 * MOST)) return false;
+        const int64_t columns[] = {s.target_vocabulary, sources, s.heads * head, s.groups * head * s.decoder_layers, 2 * int64_t(s.hidden), s.positions ? s.max_length : 1};
+        for (int64_t n : columns)
+            if (n > 4 * s.size / s.width) return false;  // has more bytes than the file; no size below overflows 32 bits
         if ((s.has_screen && s.decoder_only) || (s.int8 && s.fixed)) return false;
         return s.decoder_only || !s.one_source_table || s.source_vocabulary == s.target_vocabulary;
     }

@@ -1,6 +1,6 @@
 // The functions that Python calls to load a packed model, search in one call or in a live job, and free memory. They do
 // not throw exceptions, and do not hold the GIL.
-#include "hypothesis_search.h"
+#include "loaded_model.h"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -8,12 +8,6 @@
 
 namespace regard {
 namespace {
-
-struct Loaded {
-    Model model;
-    const Kernels* kernels;
-    Loaded(const char* data, size_t size, const Kernels* chosen) : model(data, size), kernels(chosen) {}
-};
 
 const Kernels* choose(const std::string& name) {  // "": the best that this machine supports
 #if defined(__x86_64__)
@@ -26,8 +20,6 @@ const Kernels* choose(const std::string& name) {  // "": the best that this mach
 #endif
     return name.empty() || name == "portable" ? portable_kernels() : nullptr;
 }
-
-constexpr int MOST_THREADS = 4096;
 
 // Moves a new thread off the processor of its waiting parent, because Linux may take longer to do so than a sentence takes
 class Apart {
@@ -62,7 +54,7 @@ void run_all(const std::vector<std::unique_ptr<Worker>>& workers, int lanes) {
         for (int i = 1; i < int(workers.size()) * lanes; ++i)
             threads.emplace_back([&, i] {
                 if (lanes > 1) apart.go();
-                while (!gate) std::this_thread::yield();
+                while (!gate) yield();
                 if (gate > 0) workers[size_t(i / lanes)]->run(i % lanes);
             });
     } catch (...) {
@@ -77,23 +69,6 @@ void run_all(const std::vector<std::unique_ptr<Worker>>& workers, int lanes) {
 void tell(char* error, int64_t size, const char* text) {
     std::strncpy(error, text, size_t(size - 1));
     error[size - 1] = 0;
-}
-
-const char* wrong(const Model& model, const Request& r) {
-    const Shape& s = model.shape;
-    const int vocabulary = s.decoder_only ? s.target_vocabulary : s.source_vocabulary;
-    if (r.count < 0 || r.beam < 0 || r.rows < 1 || r.best < 1 || r.lanes < 1 || r.workers < 1) return "a number is negative or zero";
-    if (r.lanes > MOST_THREADS || r.workers > MOST_THREADS / r.lanes) return "there are too many threads";
-    if (r.begin < 0 || r.begin >= s.target_vocabulary) return "the begin is not in the vocabulary";
-    if (r.alignment && s.decoder_only) return "a decoder has no source to look at";
-    for (int64_t i = 0; i < r.count; ++i) {
-        const int64_t length = r.offsets[i + 1] - r.offsets[i];
-        if (length < 1 || length > s.max_length) return "a source is empty or longer than the model's positions";
-        if (r.limits[i] < 1 || (!s.decoder_only && r.limits[i] > s.max_length)) return "a limit is longer than the model's positions";
-        for (int64_t j = r.offsets[i]; j < r.offsets[i + 1]; ++j)
-            if (r.sources[j] < 0 || r.sources[j] >= vocabulary) return "a token is not in the vocabulary";
-    }
-    return nullptr;
 }
 
 // Runs `work`; if it throws, writes the message to `error` and returns an empty value
@@ -129,41 +104,6 @@ struct Live {  // a running search that sentences can join; each worker is a thr
     }
 };
 
-struct Result {  // must match compiled_library.py; the arrays contain the concatenated outputs
-    const int32_t* counts;  // number of outputs of each sentence
-    const int32_t* tokens;
-    const int32_t* token_counts;  // number of tokens of each output
-    const float* gains;
-    const int32_t* gain_counts;
-    const double* scores;
-    const int32_t* finished;
-    const float* looks;
-    int64_t sentences;
-    const int64_t* numbers;  // numbers of the sentences
-    std::vector<int64_t> numbers_;
-    std::vector<int32_t> counts_, tokens_, token_counts_, gain_counts_, finished_;
-    std::vector<float> gains_, looks_;
-    std::vector<double> scores_;
-
-    explicit Result(const std::vector<regard::Found>& all) : sentences(int64_t(all.size())) {
-        for (const auto& [number, outputs] : all) {
-            numbers_.push_back(number);
-            counts_.push_back(int32_t(outputs.size()));
-            for (const regard::Output& o : outputs) {
-                tokens_.insert(tokens_.end(), o.tokens.begin(), o.tokens.end());
-                gains_.insert(gains_.end(), o.gains.begin(), o.gains.end());
-                looks_.insert(looks_.end(), o.looks.begin(), o.looks.end());
-                token_counts_.push_back(int32_t(o.tokens.size()));
-                gain_counts_.push_back(int32_t(o.gains.size()));
-                scores_.push_back(o.score);
-                finished_.push_back(o.finished);
-            }
-        }
-        numbers = numbers_.data(), counts = counts_.data(), tokens = tokens_.data(), token_counts = token_counts_.data(), gains = gains_.data();
-        gain_counts = gain_counts_.data(), scores = scores_.data(), finished = finished_.data(), looks = looks_.data();
-    }
-};
-
 extern "C" {
 
 const char* regard_kernels(const char* name) {
@@ -189,7 +129,7 @@ int32_t regard_shorten(void* loaded, const regard::Shortlist* list, char* error,
 
 void regard_unload(void* loaded) { delete static_cast<regard::Loaded*>(loaded); }
 
-Result* regard_search(void* loaded, const regard::Request* request, char* error, int64_t size) {
+regard::Result* regard_search(void* loaded, const regard::Request* request, char* error, int64_t size) {
     const auto& [model, kernels] = *static_cast<regard::Loaded*>(loaded);
     return regard::tried(error, size, [&, &model = model, &kernels = kernels] {
         if (const char* problem = regard::wrong(model, *request)) throw std::runtime_error(problem);
@@ -201,11 +141,11 @@ Result* regard_search(void* loaded, const regard::Request* request, char* error,
         if (job.failed()) throw std::bad_alloc();
         std::vector<regard::Found> all(size_t(request->count));  // stopped sentences have no outputs
         for (regard::Found& found : job.wait()) all[size_t(found.number)] = std::move(found);
-        return new Result(all);
+        return new regard::Result(all);
     });
 }
 
-void regard_release(Result* result) { delete result; }
+void regard_release(regard::Result* result) { delete result; }
 
 // Returns a live search with the options of a request, which need not contain sentences
 Live* regard_open(void* loaded, const regard::Request* request, char* error, int64_t size) {
@@ -228,11 +168,11 @@ int64_t regard_submit(Live* live, const regard::Request* request, char* error, i
 }
 
 // Waits until some sentences are done; returns null if the search was closed, or null and an error if it failed
-Result* regard_wait(Live* live, char* error, int64_t size) {
-    return regard::tried(error, size, [&]() -> Result* {
+regard::Result* regard_wait(Live* live, char* error, int64_t size) {
+    return regard::tried(error, size, [&]() -> regard::Result* {
         const std::vector<regard::Found> found = live->job.wait();
         if (live->job.failed()) throw std::bad_alloc();
-        return found.empty() ? nullptr : new Result(found);
+        return found.empty() ? nullptr : new regard::Result(found);
     });
 }
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
+
+#include "threads.h"
 
 namespace regard {
 
@@ -72,7 +72,7 @@ public:
     int64_t add(const Request& r) {
         std::vector<TaskPointer> more;
         for (int64_t i = 0; i < r.count; ++i) more.push_back(std::make_shared<Task>(r, i));
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const Lock lock(mutex_);
         const int64_t first = added_;
         for (const TaskPointer& task : more) tasks_[task->number += first] = task;
         if (!live)  // longest first, so that a batch has sentences of similar length
@@ -87,7 +87,7 @@ public:
     // Returns up to `most` sentences with about `tokens` tokens, but leaves a share to other idle workers
     std::vector<TaskPointer> take(size_t most, size_t tokens, bool idle) {
         std::vector<TaskPointer> taken;
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const Lock lock(mutex_);
         most = std::min(most, (waiting_.size() + (idle ? idle_ : 0)) / (idle_ + 1));
         for (size_t sum = 0; taken.size() < most && (taken.empty() || sum < tokens); waiting_.pop_front()) {
             taken.push_back(waiting_.front());
@@ -97,21 +97,21 @@ public:
     }
 
     void rest() {  // waits until there is a sentence or the job has ended
-        std::unique_lock<std::mutex> lock(mutex_);
+        Lock lock(mutex_);
         ++idle_;
         more_.wait(lock, [&] { return !open_ || !waiting_.empty(); });
         --idle_;
     }
 
     void finish(const Task& task, std::vector<Output> outputs) {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const Lock lock(mutex_);
         if (!tasks_.erase(task.number)) return;  // the sentence was cancelled
         found_.push_back({task.number, std::move(outputs)});
         done_.notify_one();
     }
 
     std::vector<Found> wait() {  // waits for sentences, and returns those done since the last call; none if the job has ended
-        std::unique_lock<std::mutex> lock(mutex_);
+        Lock lock(mutex_);
         done_.wait(lock, [&] { return !open_ || !found_.empty(); });
         std::vector<Found> found;
         found.swap(found_);
@@ -119,7 +119,7 @@ public:
     }
 
     bool cancel(int64_t number) {  // returns false if the sentence is already done
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const Lock lock(mutex_);
         const auto place = tasks_.find(number);
         if (place == tasks_.end()) return false;
         place->second->unwanted = true;
@@ -129,7 +129,7 @@ public:
     }
 
     void close(bool failed = false) {  // ends the job immediately
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const Lock lock(mutex_);
         open_ = false, over_ = true;
         if (failed) failed_ = true;
         more_.notify_all(), done_.notify_all();
@@ -145,8 +145,8 @@ public:
 private:
     Request settings_;
     std::vector<int32_t> never_generated_;
-    std::mutex mutex_;
-    std::condition_variable more_, done_;
+    Mutex mutex_;
+    Condition more_, done_;
     bool open_;  // whether more sentences may be added
     std::atomic<bool> over_{false}, failed_{false};
     int64_t added_ = 0;

@@ -39,6 +39,14 @@ template <class Fold> INLINE float fold(Vec v, Fold two) {
 INLINE float highest(Vec v) { return _mm512_reduce_max_ps((__m512)v); }
 INLINE float total(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
 INLINE int32_t total(Int v) { return _mm512_reduce_add_epi32((__m512i)v); }
+#elif defined(__wasm_simd128__)
+template <class Fold> INLINE float fold_lanes(Vec v, Fold two) {  // in the same order
+    const Vec halves = two(v, __builtin_shufflevector(v, v, 2, 3, 2, 3));
+    return two(halves, __builtin_shufflevector(halves, halves, 1, 1, 1, 1))[0];
+}
+INLINE float highest(Vec v) { return fold_lanes(v, [](Vec a, Vec b) { return larger(a, b); }); }
+INLINE float total(Vec v) { return fold_lanes(v, [](Vec a, Vec b) { return a + b; }); }
+INLINE int32_t total(Int v) { return v[0] + v[1] + v[2] + v[3]; }
 #else
 INLINE float highest(Vec v) { return fold(v, [](float a, float b) { return a > b ? a : b; }); }
 INLINE float total(Vec v) { return fold(v, [](float a, float b) { return a + b; }); }
