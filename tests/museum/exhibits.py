@@ -510,7 +510,7 @@ def hostile_pattern(folder: Path) -> None:
         step = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
         tokenizer = {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}, "pre_tokenizer": step}
         put("tokenizer.json", json.dumps(tokenizer))(source)
-        refused(source, folder / "ours", "repeats a repetition, which can take exponential time")
+        refused(source, folder / "ours", "which can take exponential time")
     complete(folder, statuses=(200, 400, 422), guided_regex="(a+)+$" * 50, structured_outputs={"regex": "(a*)*" * 99})
 
 
@@ -743,9 +743,9 @@ EXHIBITS = tuple(
             "a GGUF file could make the server allocate unlimited memory",
             partial(
                 refuse_sizes,
-                vocab_size=(MANY, "but no side of a tensor is longer"),
-                hidden_size=(MANY, "but no side of a tensor is longer"),
-                num_hidden_layers=(MANY, "but there are only"),
+                vocab_size=(MANY, "is 2,147,483,647, but no "),
+                hidden_size=(MANY, "is 2,147,483,647, but no "),
+                num_hidden_layers=(MANY, "is 2,147,483,647, but there are only"),
             ),
         ),
         ("CVE-2024-28224", OLLAMA, "a web page could use the server through DNS rebinding", other_names),
