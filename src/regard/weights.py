@@ -148,7 +148,7 @@ def assign(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Copies tensors from the file at `path` into the model, after checking their names and shapes."""
     wanted = parameters(model)
     shapes = [{name: tuple(tensor.shape) for name, tensor in each.items()} for each in (wanted, tensors)]
-    require_shapes(*shapes, path)
+    require_shapes(shapes[0], shapes[1], path)
     with torch.no_grad():
         for name, tensor in tensors.items():
             wanted[name].copy_(tensor)

@@ -1,4 +1,4 @@
-"""A Regard model in the form of CTranslate2, which runs it without PyTorch, on CPUs and GPUs, also in int8."""
+"""Exports models to CTranslate2, which runs them without PyTorch on CPUs and GPUs, also in int8."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FILES = (
 
 
 def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> list[str]:
-    """Writes the model of a Regard folder as a folder of CTranslate2; returns notes for the user."""
+    """Converts a model folder of Regard to a CTranslate2 folder; returns notes for the user."""
     folder, output = Path(folder), Path(output)
     specs = require("ctranslate2", "ctranslate2").specs
     contents = read_folder(folder)
@@ -89,7 +89,7 @@ def notes(contents: Contents) -> list[str]:
 
 
 def build_spec(specs: Any, contents: Contents) -> Any:
-    """Returns CTranslate2's specification of this model, with its weights, vocabulary and special tokens."""
+    """Returns the CTranslate2 specification of a model, with its weights, vocabulary and special tokens."""
     model, settings = transformer_of(contents, "regard export"), contents.settings.model
     spec = build_model(specs, model, settings)
     tokens, specials = vocabulary(contents.vocabularies.target), contents.vocabularies.target.specials
@@ -109,13 +109,13 @@ def build_spec(specs: Any, contents: Contents) -> Any:
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """Returns the piece of each id; an id without a piece gets a unique name."""
+    """Returns the piece for each id, or a unique name for an id without a piece."""
     pieces = (tokenizer.model.id_to_token(token) for token in range(tokenizer.size))
     return [f"<unused {token}>" if piece is None else piece for token, piece in enumerate(pieces)]
 
 
 def source_vocabulary(vocabularies: Vocabularies, end: str) -> list[str]:
-    """Returns the pieces of the source vocabulary, whose end token must have the same name as that of the target."""
+    """Returns the pieces of the source vocabulary; raises an error unless both vocabularies have the same end token."""
     pieces = vocabulary(vocabularies.source)
     source_end = pieces[vocabularies.target.specials.end]
     if source_end != end:
@@ -125,7 +125,7 @@ def source_vocabulary(vocabularies: Vocabularies, end: str) -> list[str]:
 
 
 def build_model(specs: Any, model: Transformer, settings: ModelSettings) -> Any:
-    """Returns the layers of a model in CTranslate2's order."""
+    """Converts the layers of a model."""
     if isinstance(model, EncoderDecoder):
         encoder = build_encoder(specs, model.source_embedding, model.encoder, settings)
         decoder = build_decoder(specs, model.target_embedding, model.decoder, model.logits, settings)
@@ -145,7 +145,7 @@ def build_model(specs: Any, model: Transformer, settings: ModelSettings) -> Any:
 def build_encoder(
     specs: Any, embedding: Embedding, stack: Stack, settings: ModelSettings, *, segments: bool = False
 ) -> Any:
-    """Converts an encoder; with `segments`, they are a second input, or else all tokens belong to the first one."""
+    """Converts an encoder; with `segments`, segment ids are a second input, else all tokens belong to the first one."""
     table = embedding.segments.weight.detach().float() / embedding.scale if embedding.segments and segments else None
     options = shape(specs, settings) | {"embeddings_merge": specs.EmbeddingsMerge.ADD}
     spec = specs.TransformerEncoderSpec(len(stack.layers), num_source_embeddings=1 if table is None else 2, **options)
@@ -194,13 +194,13 @@ def common_width(settings: ModelSettings) -> int:
 
 
 def first_segment(embedding: Embedding) -> Tensor:
-    """Returns the token table [V, D], plus the first segment's vector, which Regard adds to every token."""
+    """Returns the token embeddings [V, D] plus the embedding of the first segment, which Regard adds to every token."""
     table = embedding.tokens.weight.detach().float()
     return table if embedding.segments is None else table + embedding.segments.weight.detach()[0] / embedding.scale
 
 
 def set_stack(spec: Any, embedding: Embedding, stack: Stack, settings: ModelSettings) -> None:
-    """Converts an embedding and the layers of a stack; without positions, zeros replace CTranslate2's own sinusoids."""
+    """Converts an embedding and the layers of a stack; for models without positions, zeros replace the sinusoids."""
     spec.scale_embeddings = settings.scale_embedding
     if settings.embedding_norm:
         set_norm(spec.layernorm_embedding, embedding.norm)
@@ -250,7 +250,7 @@ def widen(linear: nn.Linear, heads: int, width: int) -> WeightAndBias:
 
 
 def set_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
-    """Converts a feed-forward layer; CTranslate2's first layer is the one before the activation, such as a gate."""
+    """Converts a feed-forward layer; in CTranslate2, the first layer is the one before the activation."""
     if feed_forward.gate is None:
         set_linear(spec.linear_0, plain(feed_forward.rise))
     else:
@@ -269,7 +269,7 @@ def set_norm(spec: Any, norm: nn.Module) -> None:
 
 
 def set_linear(spec: Any, *layers: WeightAndBias) -> None:
-    """Stacks one or more linear layers of the same input."""
+    """Stacks one or more linear layers that have the same input."""
     spec.weight = torch.cat([weight for weight, _ in layers])
     biases = [bias for _, bias in layers if bias is not None]
     if biases:
@@ -277,5 +277,5 @@ def set_linear(spec: Any, *layers: WeightAndBias) -> None:
 
 
 def plain(linear: nn.Linear) -> WeightAndBias:
-    """Returns weight and bias in float32."""
+    """Returns the weight and bias of a linear layer in float32."""
     return linear.weight.detach().float(), None if linear.bias is None else linear.bias.detach().float()

@@ -1,4 +1,4 @@
-"""Writes the folder of an export, whole or not at all, with the vocabulary and an example beside the model."""
+"""Writes the folder of an export atomically, with the vocabulary and an example beside the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from regard.weights import Contents
 README = "README.md"
 TOKENIZERS = ("tokenizer.json", "source.json", "target.json")
 SINUSOIDS = 1024
-"""Minimum number of sinusoidal positions in an export: Regard can add more, other programs stop at the table's end."""
+"""Minimum number of sinusoidal positions in an export, since other programs cannot compute more as Regard does."""
 
 
 def sine_table(settings: ModelSettings) -> Tensor:
@@ -35,7 +35,7 @@ def sine_table(settings: ModelSettings) -> Tensor:
 
 
 def require(library: str, extra: str) -> Any:
-    """Imports a library; raises an error that says how to install it."""
+    """Imports a library, or raises an error that explains how to install it."""
     try:
         return import_module(library)
     except ModuleNotFoundError:
@@ -44,7 +44,7 @@ def require(library: str, extra: str) -> Any:
 
 @contextmanager
 def whole_folder(output: Path, model: Path, files: Sequence[str], *, overwrite: bool) -> Iterator[Path]:
-    """Yields a new folder to fill, which replaces `output` if nothing went wrong.
+    """Yields a new folder to fill, which replaces `output` if no error occurs.
 
     `files` are the names that such an export may contain; a folder that contains anything else is never replaced.
     """
@@ -117,5 +117,5 @@ def tag_notes(settings: Settings) -> list[str]:
 
 
 def layers_of(stack: Stack) -> list[Layer]:
-    """Returns the layers of a stack with their type, which a ModuleList does not know."""
+    """Returns the layers of a stack with their type, for type checkers."""
     return cast("list[Layer]", list(stack.layers))

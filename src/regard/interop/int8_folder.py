@@ -1,4 +1,4 @@
-"""Writes a copy of a model folder with int8 matrices; a translator's tables of tokens are int16."""
+"""Writes a copy of a model folder with int8 matrices; in translators, the token embeddings are int16."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from regard.untrusted_files import read_limited, require_regular
 from regard.weights import check_shapes, read_tensors
 
 TABLES = ("embedding.tokens.weight", "logits.weight")
-"""Parameters that decide between two tokens: rounding errors in them would affect every output."""
+"""Parameters that determine which token is chosen, so that rounding errors in them would affect every output."""
 COPIED = (SETTINGS, TOKENIZER, CONFIDENCE, SHORTLIST, MEMORY)
 NOTE = "\nThe matrices of this copy are int8 (`regard quantize`); the scores above are those of the original.\n"
 
 
 def quantize_folder(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> None:
-    """Writes the copy; tables of positions and vectors keep their precision."""
+    """Writes a quantized copy of a model folder; position embeddings and vectors keep their precision."""
     folder, output = Path(folder), Path(output)
     check_folder(folder)
     settings, _ = check_shapes(folder)
-    require_unchanged(folder, LISTED)  # the copy has a manifest of its own, which would vouch for damaged files
+    require_unchanged(folder, LISTED)  # the manifest of the copy would otherwise confirm damaged files
     translates = settings.task == "translate"
     arrays: dict[str, NDArray[Any]] = {}
     for name, tensor in read_tensors(folder / WEIGHTS)[0].items():

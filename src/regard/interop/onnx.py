@@ -1,4 +1,4 @@
-"""Exports a model as ONNX graphs, which onnxruntime and others run without PyTorch, in browsers and on phones too.
+"""Exports models as ONNX graphs, which onnxruntime and other programs run without PyTorch, also in browsers.
 
 The graphs are written node by node (`onnx_graph.py`), which takes a moment and needs no tracer. Letters of shapes are
 those of `model/transformer.py`, with L layers and P cached tokens. B, T, S and P may be of any length, P also 0.
@@ -39,7 +39,7 @@ FILES = (*GRAPHS, *(f"{name}.data" for name in GRAPHS), *TOKENIZERS, README)
 
 
 def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> list[str]:
-    """Writes the model of a Regard folder as ONNX graphs; returns notes for the user."""
+    """Converts a model folder of Regard to ONNX graphs; returns notes for the user."""
     folder, output = Path(folder), Path(output)
     onnx = require("onnx", "onnx")
     contents = read_folder(folder)

@@ -1,4 +1,4 @@
-"""Writes ONNX graphs node by node, each part after the module of its name in `model/`."""
+"""Builds ONNX graphs node by node; each function corresponds to a module in `model/`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from regard.settings import ModelSettings
 
 OPSET = 20
 LARGEST = 1_500_000_000
-"""Maximum bytes of weights in the file of a graph: protobuf ends at 2 GB, so larger weights go into a second file."""
+"""Maximum bytes of weights in a graph file; larger ones are stored in a second file, as protobuf is limited to 2 GB."""
 MASKED = -1e9
-"""Added to the score of a masked position: its weight is exactly 0, and a row of such scores stays finite."""
+"""Value added to the scores of masked positions, which makes their weights 0 but keeps fully masked rows finite."""
 
 
 class Graph:
@@ -31,7 +31,7 @@ class Graph:
     def __init__(self) -> None:
         self.nodes: list[tuple[str, list[str], list[str], dict[str, Any]]] = []
         self.tensors: dict[str, NDArray[Any]] = {}
-        self.tables: dict[int, str] = {}  # parameters that are used in two places, by address
+        self.tables: dict[int, str] = {}  # names of embedding tables by memory address
         self.inputs: dict[str, tuple[type, list[Any]]] = {}
         self.outputs: dict[str, list[Any]] = {}
 
@@ -56,12 +56,12 @@ class Graph:
         return name
 
     def output(self, name: str, value: str, shape: list[Any]) -> None:
-        """Declares a result as an output with a name."""
+        """Declares a result as a named output."""
         self.nodes.append(("Identity", [value], [name], {}))
         self.outputs[name] = shape
 
     def constant(self, value: Any) -> str:
-        """Adds a constant: weights and other real numbers as float32, whole numbers as int64."""
+        """Adds a constant; weights and floats become float32, and integers int64."""
         array = value.detach().float().numpy() if isinstance(value, Tensor) else np.array(value)
         if array.dtype == np.float64:
             array = array.astype(np.float32)
@@ -77,7 +77,7 @@ class Graph:
         return self.tables[address]
 
     def write(self, onnx: Any, path: Path) -> None:
-        """Writes the graph and checks what was written."""
+        """Writes the graph and validates the file."""
         proto, value = onnx.TensorProto, onnx.helper.make_tensor_value_info
         kinds: dict[type, int] = {np.float32: proto.FLOAT, np.int64: proto.INT64, bool: proto.BOOL}
         graph = onnx.helper.make_graph(
@@ -130,7 +130,7 @@ class DecodingState:
             self.cos, self.sin = graph("Cos", angles), graph("Sin", angles)
 
     def _scores(self, mask: str) -> str:
-        """Returns what is added to attention scores: 0 for visible positions."""
+        """Converts a mask to values that are added to attention scores, 0 for visible positions."""
         return self.graph("Where", mask, self.graph.constant(0.0), self.graph.constant(MASKED))
 
     def rotate(self, x: str) -> str:

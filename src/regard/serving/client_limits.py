@@ -1,4 +1,4 @@
-"""Limits, rates and keys of clients."""
+"""Limits and rates for clients, and API keys."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from regard.serving.refusals import BusyError, LateError, RefusedError
 
 @dataclass(frozen=True)
 class ServingLimits:
-    """The limits of a server."""
+    """The limits of a server; each one is a maximum."""
 
-    characters: int = 50_000  # of all texts of a request; -1: any number
-    batch: int = 1_000  # texts in a request; -1: any number
-    alternatives: int = 10
-    bytes: int = 2_000_000  # of a request that is no file
-    upload: int = 10_000_000  # bytes of a file
-    uploads: int = 500_000_000  # bytes of all files that wait to be downloaded
-    rate: float = 0.0  # requests per minute from one key or address; 0: any number
-    concurrent: int = 512  # requests that are being answered
-    concurrent_each: int = 128  # of one address
-    arriving: int = 1_024  # requests of which a part has arrived
-    arriving_each: int = 64  # from one address
-    reading: float = 30.0  # seconds in which a request has to arrive
-    answering: float = 120.0  # seconds in which a request has to be answered
+    characters: int = 50_000  # characters in all texts of a request; -1: unlimited
+    batch: int = 1_000  # texts in a request; -1: unlimited
+    alternatives: int = 10  # alternative translations of each text
+    bytes: int = 2_000_000  # bytes of a request without a file
+    upload: int = 10_000_000  # bytes of an uploaded file
+    uploads: int = 500_000_000  # bytes of all translated files that are waiting to be downloaded
+    rate: float = 0.0  # requests per minute from one key or address; 0: unlimited
+    concurrent: int = 512  # requests being answered at the same time
+    concurrent_each: int = 128  # requests from one address being answered at the same time
+    arriving: int = 1_024  # requests that have only partly arrived
+    arriving_each: int = 64  # requests from one address that have only partly arrived
+    reading: float = 30.0  # seconds until a request must have arrived
+    answering: float = 120.0  # seconds until a request must be answered
     kept: float = 1200.0  # seconds for which a translated file can be downloaded
 
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A client that may use the server; the key itself is not stored."""
+    """An API key, of which only the digest is stored, with the name of its client."""
 
-    digest: str  # SHA-256: enough for what has 256 random bits, which nobody can guess
+    digest: str  # SHA-256, without a salt because a key has 256 random bits
     name: str
-    rate: float | None = None  # requests a minute, instead of the server's
+    rate: float | None = None  # requests per minute, instead of the rate of the server
 
 
 class KeyFile:
-    """Reads keys from a file; each line has a digest, a name and, optionally, requests per minute."""
+    """A file of API keys; each line has a digest, a name and, optionally, requests per minute."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,13 +62,13 @@ class KeyFile:
         self.all()
 
     def find(self, key: str) -> ApiKey | None:
-        """Returns the key that a client sends, or None, in constant time."""
+        """Looks up a key sent by a client in constant time; returns None if it is invalid."""
         digest = digest_of(key)
         matches = [each for each in self.all() if hmac.compare_digest(each.digest, digest)]
         return matches[0] if matches else None
 
     def all(self) -> tuple[ApiKey, ...]:
-        """Returns the keys in the file as it is now; a deleted key is invalid at once."""
+        """Returns the keys currently in the file; a deleted key becomes invalid immediately."""
         try:
             state = self.path.stat()
         except OSError as error:
@@ -93,7 +93,7 @@ def read_keys(path: Path) -> Iterator[ApiKey]:
 
 
 def make_key(path: Path, name: str = "key") -> str:
-    """Creates a key, appends its digest to the file, and returns the key, which is not stored."""
+    """Creates a key, appends its digest to the file, and returns the key, which is not stored anywhere."""
     if not re.fullmatch(r"[\w.@-]{1,100}", name) or name.startswith("#"):
         raise InputError(f"{name!r} is not a name for a key: use letters, digits and . @ _ -")
     try:
@@ -118,17 +118,17 @@ def digest_of(key: str) -> str:
 
 
 class Rates:
-    """Limits the rate of each client with a token bucket that holds one minute's requests."""
+    """Limits the rate of each client with a token bucket that holds the requests of one minute."""
 
     CLIENTS = 20_000
-    """Maximum number of buckets; beyond it, the one that was used least recently is forgotten."""
+    """Maximum number of buckets; if it is exceeded, the least recently used one is dropped."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when they were counted
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and time of the count
 
     def take(self, client: str, rate: float) -> None:
-        """Counts a request; refuses it if the bucket of the client is empty."""
+        """Counts a request; raises RefusedError if the client exceeds its rate."""
         if rate <= 0:
             return
         size, now = max(1.0, rate), self.clock()
@@ -142,17 +142,17 @@ class Rates:
 
 
 WRONG_KEYS = 60.0
-"""Wrong keys that an address may send per minute."""
+"""Maximum number of wrong keys that an address may send per minute."""
 
 
 class Admission:
-    """Admits clients with a valid key, where keys are needed, unless they exceed their rate."""
+    """Checks the API key and the rate of each client."""
 
     def __init__(self, limits: ServingLimits, keys: KeyFile | None = None) -> None:
         self.limits, self.keys, self.rates = limits, keys, Rates()
 
     def admit(self, address: str, key: object) -> str:
-        """Returns the name of the client: that of its key, or its address."""
+        """Returns the name of the client, which is the name of its key or its address."""
         if self.keys is None:
             self.rates.take(address, self.limits.rate)
             return address
@@ -166,7 +166,7 @@ class Admission:
         return known.name
 
     def admit_bearer(self, request: Request) -> dict[str, Any]:
-        """Returns the client of a request with the key in its header, and the deadline of the answer."""
+        """Checks the key in the header of a request; returns the client and the deadline of the answer."""
         try:
             client = request.state.client = self.admit(request.state.client, bearer(request))
         except RefusedError as error:
@@ -181,7 +181,7 @@ def bearer(request: Request) -> str:
 
 
 class Places:
-    """Limits how many requests are in progress at once, in all and for each client."""
+    """Limits the number of concurrent requests, in total and for each client."""
 
     def __init__(self, most: int, most_each: int) -> None:
         self.most, self.most_each = most, most_each
@@ -189,7 +189,7 @@ class Places:
 
     @contextmanager
     def take(self, client: str) -> Iterator[None]:
-        """Holds a place for one request, or refuses it if all places are taken."""
+        """Holds a place for one request; raises RefusedError if all places are taken."""
         if self.clients.total() >= self.most or self.clients[client] >= self.most_each:
             raise RefusedError(429, "Slowdown: too many requests at the same time", 1.0)
         self.clients[client] += 1
@@ -210,7 +210,7 @@ class Deadlines:
 
     @asynccontextmanager
     async def until(self, deadline: float | None) -> AsyncIterator[None]:
-        """Raises LateError at this time of `time.monotonic`, and BusyError when the server stops."""
+        """Raises LateError when `time.monotonic` reaches the deadline, and BusyError when the server stops."""
         try:
             async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()) as timeout:
                 self._timeouts.add(timeout)
@@ -232,7 +232,7 @@ class Deadlines:
 
 @lru_cache(1000)
 def client_of(address: str) -> str:
-    """Returns the client for an address; an IPv6 network counts as one client."""
+    """Returns the name of the client at an address; an IPv6 network counts as one client."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

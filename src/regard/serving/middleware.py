@@ -1,4 +1,4 @@
-"""The middleware around every request: host names, sizes, time limits, headers, and the log."""
+"""The middleware for all requests, which checks host names, sizes and time limits, adds headers and writes the log."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from regard.serving.client_limits import Deadlines, Places, ServingLimits, clien
 from regard.serving.refusals import LateError, RefusedError, error_response
 
 LogRequest = Callable[[dict[str, Any]], None]
-"""A function that gets the record of each finished request."""
+"""A function that is called with the log record of each finished request."""
 WITHOUT_PLACE = ("/health", "/metrics")
-"""Paths that are answered even while all places are taken."""
+"""Paths that are answered even if the limit of concurrent requests is reached."""
 SEND_TIMEOUT = 60.0
-"""Seconds in which a client has to take a part of its answer."""
+"""Seconds within which a client must accept each part of an answer."""
 PORT = re.compile(r":\d*$")
 REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 CLIENT_CLOSED = 499
-"""Status in the log of a request whose client has left."""
+"""Status in the log for a request whose client has disconnected."""
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -44,7 +44,7 @@ CORS_HEADERS = {
 
 
 class GuardMiddleware:
-    """Checks names and sizes, limits concurrency and time, and logs every request."""
+    """Checks host names and sizes, limits concurrency and time, and logs every request."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class GuardMiddleware:
         note: LogRequest,
         deadlines: Deadlines,
     ) -> None:
-        """Accepts requests to IP addresses and to the names in `hosts`; without `hosts`, to any name.
+        """Accepts requests to IP addresses and to the names in `hosts`, or to any name if `hosts` is not set.
 
-        Pages of `origin`, or of any origin if it is *, may send requests; without it, only the server's own page.
+        Web pages of `origin` may send requests, of any origin if it is "*"; by default, only the server's own page.
         """
         self.app, self.limits, self.note, self.deadlines = app, limits, note, deadlines
         self.hosts = None if hosts is None else {host.lower() for host in (*LOCAL, *hosts)}
@@ -93,7 +93,7 @@ class GuardMiddleware:
             raise RefusedError(400, f"this server does not answer to the name {host[:100]!r}: see --hosts")
 
     def check_origin(self, exchange: Exchange) -> None:
-        """Refuses pages of other origins, even where a browser would not let them read the answer."""
+        """Rejects requests from pages of other origins, even if a browser would not let them read the answer."""
         origin = exchange.headers.get("origin", "").lower()
         if self.origin is not None or not origin:
             return
@@ -105,8 +105,8 @@ class GuardMiddleware:
 class Exchange:
     """One request and its answer.
 
-    Until a request with a body is complete, it holds one of the few places for requests that arrive; then it holds a
-    place for requests that are answered. The state of the server can be asked for without a place.
+    Until a request with a body is complete, it holds one of the places for arriving requests; then it holds a place for
+    requests being answered. Requests for the health and metrics of the server need no place.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, guard: GuardMiddleware) -> None:
@@ -117,16 +117,16 @@ class Exchange:
         self.client = client_of((scope.get("client") or ("unknown", 0))[0])
         self.started, self.status, self.size = time.monotonic(), 0, 0
         self.most = self.limits.upload + 100_000 if scope["path"].endswith("/translate_file") else self.limits.bytes
-        self.complete = False  # the whole request has arrived
+        self.complete = False  # whether the whole request has arrived
         self.client_left = False
         self.places = ExitStack()
         self.answering: asyncio.Task[Any] | None = None
         self.watching: asyncio.Task[None] | None = None
-        self.details: dict[str, Any] = {}  # for the log: never a text, never a key
+        self.details: dict[str, Any] = {}  # details for the log, never texts or keys
         scope.setdefault("state", {}).update(client=self.client, details=self.details)
 
     async def run(self, app: ASGIApp) -> None:
-        """Runs the application, unless the client leaves first."""
+        """Runs the application until it has answered or the client disconnects."""
         self.answering = asyncio.current_task()
         try:
             with self.places:
@@ -144,13 +144,13 @@ class Exchange:
                 self.watching.cancel()
 
     def take_place(self) -> None:
-        """Takes a place for a complete request, in exchange for that of an arriving one."""
+        """Exchanges the place of an arriving request for the place of a complete one."""
         self.places.close()
         if self.scope["path"] not in WITHOUT_PLACE:
             self.places.enter_context(self.guard.places.take(self.client))
 
     async def watch(self) -> None:
-        """Cancels the answer when the client leaves."""
+        """Cancels the answer when the client disconnects."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         if self.answering is not None:
@@ -158,9 +158,9 @@ class Exchange:
             self.answering.cancel()
 
     async def receive(self) -> Message:
-        """Returns the next part of the request; refuses one that is too long or too slow."""
+        """Returns the next part of the request; raises RefusedError if it is too long or too slow."""
         if self.complete:
-            await asyncio.Event().wait()  # nothing more comes, and `watch` notices when the client leaves
+            await asyncio.Event().wait()  # no more parts arrive, and `watch` notices a disconnect
         declared = self.headers.get("content-length", "")
         self.check_size(int(declared) if declared.isdecimal() else 0, f"{declared} bytes")
         if not self.size:
@@ -184,12 +184,12 @@ class Exchange:
             raise RefusedError(413, f"Invalid request: request ({text}) exceeds limit ({self.most})")
 
     async def send(self, message: Message) -> None:
-        """Sends a part of the answer, with common headers; gives up on a client that does not read it."""
+        """Sends a part of the answer with common headers; raises TimeoutError if the client does not read it."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = dict([*self.guard.headers, *message.get("headers", ())])
             headers[b"x-request-id"] = self.request_id.encode()
-            unread = not self.complete and self.status >= 400  # nobody waits for the rest of the request
+            unread = not self.complete and self.status >= 400  # the rest of the request is not read
             if unread or getattr(self.scope["app"].state, "ending", False):
                 headers[b"connection"] = b"close"
             message = {**message, "headers": list(headers.items())}
@@ -199,7 +199,7 @@ class Exchange:
             self.watching.cancel()
 
     def record(self) -> dict[str, Any]:
-        """Returns the record for the log, without texts, keys and the query string, which may contain both."""
+        """Returns the log record, without texts, keys and the query string, which may contain both."""
         return {
             "request": self.request_id,
             "client": self.scope["state"]["client"],
