@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from regard.cli.look import listen
 from regard.explorer.http_api import create_app
 from regard.explorer.model_explorer import Explorer
+from regard.explorer.published_site import publish
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
@@ -39,23 +43,60 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
+@pytest.fixture(scope="session", params=["server", pytest.param("published", marks=pytest.mark.slow)])
+def engine(request: pytest.FixtureRequest) -> str:
+    """What answers the page: the server, or the engine of a published page."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def needs_server(engine: str) -> None:
+    if engine != "server":
+        pytest.skip("a published page sends no requests to a server")
+
+
 @pytest.fixture(scope="session")
-def serve() -> Iterator[Callable[[Explorer], str]]:
+def serve(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Explorer], str]]:
     """Serves models, each on a port of its own, until the tests are over; gives the address."""
-    servers: list[tuple[uvicorn.Server, threading.Thread]] = []
+    with ExitStack() as servers:
 
-    def start(explorer: Explorer) -> str:
-        socket = listen("127.0.0.1", 0)
-        server = uvicorn.Server(uvicorn.Config(create_app(explorer), log_level="warning", ws="none", lifespan="off"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
-        thread.start()
-        servers.append((server, thread))
-        return f"http://127.0.0.1:{socket.getsockname()[1]}/"
+        def start(explorer: Explorer) -> str:
+            if engine == "server":
+                return servers.enter_context(running_explorer(explorer))
+            folder = tmp_path_factory.mktemp("host")
+            publish([explorer], folder / "below" / "a path")
+            return f"{servers.enter_context(static_host(folder))}below/a%20path/"
 
-    yield start
-    for server, thread in servers:
-        server.should_exit = True
-        thread.join(10)
+        yield start
+
+
+@contextmanager
+def running_explorer(explorer: Explorer) -> Iterator[str]:
+    socket = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(create_app(explorer), log_level="warning", ws="none", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{socket.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(10)
+
+
+class SilentHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Writes no line for each request."""
+
+
+@contextmanager
+def static_host(folder: Path) -> Iterator[str]:
+    """A host of plain files, as `python -m http.server` is one."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SilentHandler, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
 
 
 @pytest.fixture(scope="session")

@@ -60,6 +60,7 @@ def test_a_strange_address_shows_something(watched: Watched, address: str, stran
     assert len(page.inner_text("#main")) > 500
 
 
+@pytest.mark.usefixtures("needs_server")
 def test_run_tries_again_after_a_failure(watched: Watched, address: str) -> None:
     watched.refusals = True
     page = watched.open(f"{address}#text={quote(TIRED)}")

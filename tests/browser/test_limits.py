@@ -64,6 +64,7 @@ def wait_for_run(watched: Watched, address: str, text: str) -> tuple[Page, float
     return page, run[-1][1] - run[0][0]
 
 
+@pytest.mark.usefixtures("needs_server")
 def test_a_short_sentence_is_there_at_once(watched: Watched, address: str) -> None:
     watched.open(f"{address}#text={quote('The bear is tired.')}")  # the first run warms PyTorch up
     for word in AGAIN:
@@ -77,6 +78,7 @@ def test_a_short_sentence_is_there_at_once(watched: Watched, address: str) -> No
     assert 0 < sum(sizes) < 2_000_000
 
 
+@pytest.mark.usefixtures("needs_server")
 def test_a_long_text_is_cut_in_words_and_stays_within_the_limits(
     watched: Watched, serve: Callable[[Explorer], str]
 ) -> None:

@@ -171,6 +171,7 @@ def test_views_without_a_difference_show_a(watched: Watched, address: str) -> No
             assert page.eval_on_selector_all("#main [title^='import regard']", TITLES) == code
 
 
+@pytest.mark.usefixtures("needs_server")
 def test_python_for_a_difference_makes_the_difference(watched: Watched, address: str, glass: Explorer) -> None:
     select = "view=head&stack=decoder&kind=cross_attention&layer=1&head=1&ab=diff"
     page = watched.open(address + where(select, {"text": WIDE}, text=TIRED))

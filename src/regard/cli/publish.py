@@ -22,11 +22,14 @@ def add(verbs: Verbs) -> None:
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="model folders; the page opens the first")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where to write the website")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing website in FOLDER")
+    text = "show this lesson (Markdown) beside the views, on the page of each model; may be repeated"
+    parser.add_argument("--lesson", type=Path, action="append", default=[], metavar="FILE", help=text)
     text = "language to translate into, for multilingual models (default: the target of their first direction)"
     parser.add_argument("--to", metavar="LANGUAGE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from regard.explorer.lessons import read_lessons
     from regard.explorer.published_site import check_publishable, publish
     from regard.interop.export_folder import whole_folder
 
@@ -34,9 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
     for model in models:
         if output.resolve() in (model.resolve(), *model.resolve().parents):
             raise InputError(f"{output}: is or contains the model {model}; specify another folder to write to")
-    explorers = []
+    lessons, explorers = read_lessons(arguments.lesson), []
     for model in models or [None]:
         explorers.append(open_model(model, "cpu", arguments.to))
+        explorers[-1].lessons = lessons
         check_publishable(explorers[-1])
     with whole_folder(output, models[0] if models else GLASS, FILES, overwrite=arguments.overwrite) as staging:
         publish(explorers, staging, lambda name: print(f"writing {name} ...", flush=True))

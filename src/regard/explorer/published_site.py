@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,12 @@ def publish(explorers: Sequence[Explorer], site: Path, progress: Callable[[str],
     for explorer in explorers:
         check_publishable(explorer)
     folders = folder_names([explorer.name for explorer in explorers])
-    modules = copy_page(site)
+    files = copy_page(site)
     for number, (explorer, folder) in enumerate(zip(explorers, folders, strict=True)):
         progress(explorer.name)
         write_model(explorer, site / "models" / folder, list_pages(explorers, folders, number))
         page = site / "models" / folder / "index.html" if number else site / "index.html"
-        page.write_text(index_html("." if number else f"models/{folder}", modules, root="../../" if number else ""))
+        page.write_text(index_html("." if number else f"models/{folder}", files, root="../../" if number else ""))
 
 
 def list_pages(explorers: Sequence[Explorer], folders: Sequence[str], current: int) -> list[dict[str, str]]:
@@ -84,24 +84,26 @@ def folder_names(names: Sequence[str]) -> list[str]:
     return folders
 
 
-def copy_page(site: Path) -> list[str]:
-    """Copies the files of the page and its engine; returns the names of the page's modules."""
-    paths = [path for path in sorted(PAGE.rglob("*")) if path.suffix in (".js", ".css")]
+def copy_page(site: Path) -> dict[str, list[str]]:
+    """Copies the files of the page and its engine; returns the names of the page's modules and lessons."""
+    paths = [path for path in sorted(PAGE.rglob("*")) if path.suffix in (".js", ".css", ".md", ".json")]
     for path in paths:
         target = site / "static" / path.relative_to(PAGE)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     shutil.copyfile(TOKENIZER, site / "static" / ENGINE / TOKENIZER.name)
-    return [path.relative_to(PAGE).as_posix() for path in paths if path.suffix == ".js" and path.parent.name != ENGINE]
+    names = [path.relative_to(PAGE).as_posix() for path in paths if path.parent.name != ENGINE]
+    kinds = {"modules": (".js",), "lessons": (".md", ".json")}
+    return {kind: [name for name in names if name.endswith(ends)] for kind, ends in kinds.items()}
 
 
-def index_html(folder: str, modules: Sequence[str], root: str) -> str:
+def index_html(folder: str, files: Mapping[str, Sequence[str]], root: str) -> str:
     """Returns the page of the model in a folder; `root` leads from the page to the site's files.
 
     The page has a Content-Security-Policy, since a static host sends none.
     """
     index = (PAGE / "index.html").read_text(encoding="utf-8")
-    data = script_json({"folder": f"{folder}/", "modules": list(modules)})
+    data = script_json({"folder": f"{folder}/", **files})
     parts = {
         '"./static/"': f'"{root or "./"}static/"',
         'href="static/': f'href="{root}static/',
@@ -157,6 +159,7 @@ def engine_details(explorer: Explorer) -> dict[str, Any]:
         if usage is None
         else {"counts": {text: counts.tolist() for text, counts in usage.counts.items()}, "texts": usage.texts},
         "sources": source_lines(explorer),
+        "lessons": {name: lesson.text for name, lesson in explorer.lessons.items()},
     }
 
 

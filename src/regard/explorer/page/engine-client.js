@@ -5,8 +5,9 @@ import { further, t } from "regard/strings.js";
 
 further.push("published");
 
-/** The folder of the model, and the names of all modules of the page. */
-const { folder, modules } = JSON.parse(document.getElementById("regard-published")?.textContent ?? "{}");
+/** The folder of the model, and the names of all modules and lessons of the page. */
+const { folder, modules, lessons } = JSON.parse(document.getElementById("regard-published")?.textContent ?? "{}");
+const files = new Map();
 const waiting = new Map();
 let worker = null;
 let last = 0;
@@ -18,7 +19,8 @@ export const computer = () => t("published.engine");
 export const note = () => h("span", { class: "note" }, t("published.inPage"));
 
 /** The answer to a request, as `fetch` gives it. */
-export function request(path, { body, signal } = {}) {
+export async function request(path, { body, signal } = {}) {
+  if (path.startsWith("static/")) return (await file(path.slice("static/".length))).clone();
   worker ??= start();
   const id = ++last;
   return new Promise((resolve, reject) => {
@@ -45,11 +47,23 @@ function start() {
 }
 
 function receive({ id, status, content, loaded, total, complete }) {
-  if (complete) return void Promise.all(modules.map((name) => import(`regard/${name}`))).then(() => (document.body.dataset.complete = "true"), () => {}); // from here on, the page needs no network
+  if (complete) return void loadRest();
   if (loaded !== undefined) return showProgress(loaded, total);
   const { resolve } = waiting.get(id) ?? {};
   waiting.delete(id);
   resolve?.(new Response(content instanceof ArrayBuffer ? content : JSON.stringify(content), { status }));
+}
+
+/** A file beside the modules of the page, which is loaded once. */
+function file(name) {
+  if (!files.has(name)) files.set(name, fetch(new URL(`./${name}`, import.meta.url)));
+  return files.get(name);
+}
+
+/** Loads all views and lessons: from then on, the page needs no network. */
+async function loadRest() {
+  await Promise.all([...modules.map((name) => import(`regard/${name}`)), ...lessons.map(file)]);
+  document.body.dataset.complete = "true";
 }
 
 /** Shows how much of the weights is loaded, until the first view is drawn. */

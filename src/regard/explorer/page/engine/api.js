@@ -35,6 +35,7 @@ const HANDLERS = {
     if (!rows) throw new MissingError(`positions: this model has no table of positions (${about.kind})`);
     return writeSafetensors([["positions", rows]]);
   },
+  lesson: (model, { name }) => model.lesson(required(name, "name")),
   source: (model, { name }) => model.source(required(name, "name")),
 };
 

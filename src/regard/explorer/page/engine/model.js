@@ -75,6 +75,12 @@ export class Model {
     return run;
   }
 
+  /** The Markdown of a teacher's own lesson. */
+  lesson(name) {
+    if (!Object.hasOwn(this.details.lessons, name)) throw new MissingError(`name: no lesson is called ${quoted(name)}`);
+    return new TextEncoder().encode(this.details.lessons[name]).buffer;
+  }
+
   /** The line of the server's code that makes the tensor of this name, and the function around it. */
   source(name) {
     const { places, names } = this.details.sources;
