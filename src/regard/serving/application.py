@@ -65,7 +65,7 @@ def create_app(
     pages = ExplorerPages(models, admission, deadlines) if look else None
     libre = LibreTranslate(translating, limits, admission, weblate_probe=weblate_probe, files=files, pages=pages)
     openai = OpenAI(models, limits, admission)
-    interfaces = [libre, openai, Chat(openai, translating, limits), Encoders(models, limits, admission)]
+    interfaces = (libre, openai, Chat(openai, translating, limits), Encoders(models, limits, admission))
     routes: list[BaseRoute] = [route for each in interfaces for route in each.routes()]
     routes += pages.routes() if pages else []
     counted = Metrics(route.path for route in routes if isinstance(route, Route))
