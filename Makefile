@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE =# where it is set, every process of the tests would compile PyTorch's Python anew, for seconds
 
-.PHONY: demo glass test slow quick check fix fuzz damage soak mutants faults distributed sanitize claims bench browser screenshots docs tutorials wasm clean help
+.PHONY: demo glass models test slow quick check fix fuzz damage soak mutants faults distributed sanitize claims bench browser screenshots docs tutorials wasm clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -13,6 +13,9 @@ demo: .venv/installed  ## train a small translator in minutes and look at it
 
 glass: .venv/installed ## train the model anew that comes with the package (some minutes)
 	$(BIN)/python -m regard.demo.train_glass_model
+
+models: .venv/installed ## train the example models of `regard look` anew (NAMES=chinese for some; some minutes each)
+	OMP_NUM_THREADS=1 $(BIN)/python -m regard.demo.train_example_models $(NAMES)
 
 test: check browser ## style, types and the tests, a learning one of every task among them (about ten minutes)
 	$(BIN)/pytest -n 2 -m "not slow"

@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    address = serve(open_model(arguments.model, "cpu", None))
+    address = serve(open_model(arguments.model or "glass", "cpu", None))
     height = 900 if arguments.width > 500 else 700
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=arguments.chromium, args=["--no-sandbox"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,12 +17,14 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from regard.cli.look import open_model, open_others
+from regard.demo.example_models import EXAMPLE_MODELS
 from tests.cli.running import call, process
 
 TIRED = "The animal didn't cross the street because it was too tired."
 
 
-def test_a_server_of_the_glass_model_answers_until_it_is_interrupted() -> None:
+def test_a_server_of_the_example_models_answers_until_it_is_interrupted() -> None:
     command = [sys.executable, "-m", "regard", "look", "--no-browser", "--port", "0", "--text", "A & b"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -30,6 +33,11 @@ def test_a_server_of_the_glass_model_answers_until_it_is_interrupted() -> None:
         address = re.search(r"(http://127\.0\.0\.1:\d+/)#text=A\+%26\+b", line)
         assert address, line
         with urllib.request.urlopen(f"{address[1]}api/model", timeout=30) as answer:  # noqa: S310
+            about = json.load(answer)
+            assert about["name"] == next(iter(EXAMPLE_MODELS))
+            assert [each["name"] for each in about["models"]] == [*EXAMPLE_MODELS]
+        glass = address[1] + next(each["address"] for each in about["models"] if each["name"] == "glass")
+        with urllib.request.urlopen(f"{glass}api/model", timeout=30) as answer:  # noqa: S310
             assert json.load(answer)["model"]["width"] == 16
         request = urllib.request.Request(f"{address[1]}api/model", headers={"Host": "evil.example"})  # noqa: S310
         with pytest.raises(urllib.error.HTTPError) as refused:
@@ -45,10 +53,22 @@ def test_a_server_of_the_glass_model_answers_until_it_is_interrupted() -> None:
         server.communicate()
 
 
+def test_an_example_model_opens_by_its_name_unless_a_folder_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    glass = open_model("glass", "cpu", None)
+    assert (glass.name, glass.folder) == ("glass", EXAMPLE_MODELS["glass"].folder)
+    assert [each.name for each in open_others("glass", "cpu")] == [name for name in EXAMPLE_MODELS if name != "glass"]
+    shutil.copytree(EXAMPLE_MODELS["glass"].folder, "chinese")
+    assert open_model("chinese", "cpu", None).folder == Path("chinese")
+    assert open_others("chinese", "cpu") == []
+
+
 @pytest.mark.parametrize("suffix", ["html", "json", "safetensors"])
 def test_a_run_is_saved_without_a_server(capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"run.{suffix}"
-    done = call(capsys, "look", "--text", TIRED, "-o", str(path))
+    done = call(capsys, "look", "glass", "--text", TIRED, "-o", str(path))
     assert done.code == 0
     assert "->" in done.out
     if suffix == "safetensors":
@@ -57,10 +77,10 @@ def test_a_run_is_saved_without_a_server(capsys: pytest.CaptureFixture[str], tmp
         assert json.loads(path.read_text(encoding="utf-8"))["request"]["text"] == TIRED
     else:
         assert 50_000 < path.stat().st_size < 5_000_000
-    again = call(capsys, "look", "--text", TIRED, "-o", str(path))
+    again = call(capsys, "look", "glass", "--text", TIRED, "-o", str(path))
     assert again.code == 2
     assert "--overwrite" in again.err
-    assert call(capsys, "look", "--text", TIRED, "-o", str(path), "--overwrite").code == 0
+    assert call(capsys, "look", "glass", "--text", TIRED, "-o", str(path), "--overwrite").code == 0
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,18 +16,19 @@ from regard.errors import InputError
 if TYPE_CHECKING:
     import uvicorn
 
+    from regard.demo.example_models import ExampleModel
     from regard.explorer.model_explorer import Explorer
 
 DESCRIPTION = """Opens a page in the browser on which you type a sentence and see what the model computes. Without
-MODEL, shows a small model that comes with Regard. With -o, saves the page for one sentence (--text) as a file that
-needs no server."""
+MODEL, shows small models that come with Regard; their names work as MODEL, too. With -o, saves the page for one
+sentence (--text) as a file that needs no server."""
 
 
 def add(verbs: Verbs) -> None:
     about = "show in the browser what a model computes: layers, heads, decoding"
     parser = verbs.add_parser("look", help=about, description=DESCRIPTION, run=run)
     add = parser.add_argument
-    add("model", nargs="?", metavar="MODEL", help="a model folder")
+    add("model", nargs="?", metavar="MODEL", help="a model folder, or the name of an example model")
     add("--text", help="the input sentence (default: the model's first example)")
     add("--target", help="force the model to write this output")
     text = "language to translate into, for a multilingual model (default: the target of its first direction)"
@@ -66,15 +68,39 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def open_model(path: str | None, device: str, to: str | None) -> Explorer:
-    """Opens a model folder in the explorer, or the example model of Regard without a path."""
+    """Opens a model folder or an example model in the explorer; without a path, the first example model."""
     from regard.explorer.model_explorer import Explorer
 
-    if path is not None:
+    if path is not None and not is_example(path):
         return Explorer.open(path, device, to=to)
-    from regard.demo import GLASS
-    from regard.demo.sentence_generator import EXAMPLES
+    from regard.demo.example_models import EXAMPLE_MODELS
 
-    return Explorer.open(GLASS, device, "glass", EXAMPLES[:2], to)
+    return open_example(EXAMPLE_MODELS[path or next(iter(EXAMPLE_MODELS))], device, to)
+
+
+def open_others(path: str | None, device: str) -> list[Explorer]:
+    """Opens the other example models, which the page offers beside the one at `path`; none beside a model folder."""
+    if path is not None and not is_example(path):
+        return []
+    from regard.demo.example_models import EXAMPLE_MODELS
+
+    first = path or next(iter(EXAMPLE_MODELS))
+    return [open_example(each, device) for name, each in EXAMPLE_MODELS.items() if name != first]
+
+
+def is_example(path: str) -> bool:
+    """Reports whether this is the name of an example model; a file or folder of that name comes first."""
+    from regard.demo.example_models import EXAMPLE_MODELS
+
+    return path in EXAMPLE_MODELS and not Path(path).exists()
+
+
+def open_example(example: ExampleModel, device: str, to: str | None = None) -> Explorer:
+    """Opens an example model in the explorer, with its name, examples and first selection."""
+    from regard.explorer.model_explorer import Explorer
+
+    about, start = example.about, example.start
+    return Explorer.open(example.folder, device, example.name, example.examples, to, about=about, start=start)
 
 
 def _require_output(arguments: argparse.Namespace) -> None:
@@ -118,18 +144,19 @@ def _serve(explorer: Explorer, arguments: argparse.Namespace) -> int:
         import webbrowser
 
         webbrowser.open(address)
-    uvicorn.Server(server_config(explorer, [name])).run(sockets=[listener])
+    others = open_others(arguments.model, arguments.device)
+    uvicorn.Server(server_config(explorer, [name], others)).run(sockets=[listener])
     return 0
 
 
-def server_config(explorer: Explorer, hosts: list[str]) -> uvicorn.Config:
+def server_config(explorer: Explorer, hosts: list[str], others: Sequence[Explorer] = ()) -> uvicorn.Config:
     """Returns the uvicorn settings of the explorer; its server closes connections that send too slowly."""
     import uvicorn
 
     from regard.explorer.http_api import create_app
     from regard.serving.uvicorn_server import Protocol
 
-    app = create_app(explorer, hosts=hosts)
+    app = create_app(explorer, hosts=hosts, others=others)
     return uvicorn.Config(app, http=Protocol, log_level="warning", lifespan="off", ws="none")
 
 
