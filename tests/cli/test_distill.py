@@ -109,7 +109,7 @@ def test_a_student_that_was_interrupted_goes_on(capsys: pytest.CaptureFixture[st
     ("arguments", "told"),
     [
         ([], "pass the text that the teacher translates"),
-        (["train.en"], "name the folder of the student: -o FOLDER"),
+        (["train.en"], "specify the folder for the student: -o FOLDER"),
         (["nowhere.en", "-o", "new"], "nowhere.en: cannot be read"),
         (["train.en", "-o", "new", "--preset", "modern"], "there is no preset modern for translate"),
         (["train.en", "-o", "new", "--model.widht", "3"], "did you mean --model.width?"),

@@ -25,7 +25,7 @@ sentence (--text) as a file that needs no server."""
 
 
 def add(verbs: Verbs) -> None:
-    about = "show in the browser what a model computes: layers, heads, decoding"
+    about = "show in the browser what a model computes"
     parser = verbs.add_parser("look", help=about, description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("model", nargs="?", metavar="MODEL", help="a model folder, or the name of an example model")

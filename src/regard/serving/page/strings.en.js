@@ -38,7 +38,7 @@ export const strings = {
   busy: "The server is busy. It is asked again in {seconds} s.",
   busyLong: "The server is busy: try again in {seconds} s.",
   offline: "No connection to the server.",
-  fault: "The server made a mistake ({status}).",
+  fault: "Internal server error ({status}).",
   refused: "The server refused this: {message}",
   again: "Try again",
   now: "Try now",
