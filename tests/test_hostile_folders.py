@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 import regard
 from regard.cli import main
+from regard.cli.info import describe_model
 from regard.decoding.confidence import Confidence
 from regard.decoding.token_shortlist import Shortlist
 from regard.errors import ModelError
@@ -356,6 +358,19 @@ def test_verify_and_quantize_read_no_more_than_the_model_has(
             (line,) = capsys.readouterr().err.splitlines()
             assert str(folder) in line, (name, command)
     assert not (tmp_path / "int8").exists()
+
+
+def test_info_and_resume_wait_for_no_pipe_and_map_no_terabyte(good: Path, tmp_path: Path) -> None:
+    folder = copytree(good, tmp_path / "model")
+    CASES["a terabyte of zeros"][0](folder)
+    with pytest.raises(ModelError, match="its header describes another size"):
+        describe_model(folder)
+    (folder / SETTINGS).unlink()
+    os.mkfifo(folder / SETTINGS)
+    writer = threading.Thread(target=(folder / SETTINGS).write_text, args=("",), daemon=True)
+    writer.start()  # if somebody reads the pipe, the reading ends
+    with pytest.raises(ModelError, match="is not a regular file"):
+        regard.resume(folder)
 
 
 def test_every_flipped_byte_of_the_weights_is_noticed(good: Path, tmp_path: Path) -> None:

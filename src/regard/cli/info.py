@@ -11,8 +11,8 @@ from pathlib import Path
 
 import regard
 from regard.cli.shared_flags import Verbs
-from regard.errors import InputError, ModelError
-from regard.untrusted_files import read_limited
+from regard.errors import InputError
+from regard.untrusted_files import read_header, read_limited
 
 INFO = "Describes a model folder or, with --system, this machine and the installed libraries."
 VERIFY = """Checks a model folder: the settings, the tokenizer, the names and shapes of the weights, that all weights
@@ -43,8 +43,6 @@ def _info(arguments: argparse.Namespace) -> int:
 
 def describe_model(path: Path) -> None:
     """Prints the shape, the size and the card of a model, without importing torch."""
-    from safetensors import SafetensorError, safe_open
-
     from regard.model_folder import CARD, LARGEST_CARD, SETTINGS, TRAINING, WEIGHTS, check_settings
     from regard.settings.recorded_settings import load_recorded
     from regard.tokens.language_directions import format_directions
@@ -62,11 +60,7 @@ def describe_model(path: Path) -> None:
         reason = " yet: training has not reached its first evaluation" if has_begun else ": copy the whole folder"
         print(f"no weights{reason}")
         return
-    try:
-        with safe_open(weights, "numpy") as file:
-            count = sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{weights}: damaged or unreadable ({error})") from None
+    count = sum(map(prod, read_header(weights, path).values()))
     print(f"{count:,} parameters, {weights.stat().st_size / 2**20:.1f} MiB")
     card = path / CARD
     if card.is_file():

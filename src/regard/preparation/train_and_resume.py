@@ -29,6 +29,7 @@ from regard.training.distributed import ProcessGroup
 from regard.training.events import Note, Training
 from regard.training.stopping import finished_run
 from regard.training.tasks.task import ABOUT
+from regard.untrusted_files import require_regular
 from regard.weights import choose_device, read_folder
 
 
@@ -137,6 +138,8 @@ def resume(
     `overrides` may only change settings in [training]. A finished run is not changed, and a note says so.
     """
     folder = require_path(output, "resume")
+    if (folder / SETTINGS).exists():
+        require_regular(folder / SETTINGS, folder)  # reading a pipe would not end
 
     def begin(group: ProcessGroup) -> Beginning:
         request = install_if_ready(folder)
