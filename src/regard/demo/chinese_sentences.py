@@ -213,5 +213,5 @@ def generate_chinese_splits() -> tuple[list[ChineseSentence], list[ChineseSenten
     count = Counter(each.source for each in drawn)
     rare = [each for each in drawn if count[each.source] == 1 and each.source not in CHINESE_EXAMPLES][:800]
     held_out = {each.source for each in rare} | set(CHINESE_EXAMPLES)
-    examples = [ChineseSentence(source, *accepted[:1], accepted) for source, accepted in CHINESE_EXAMPLES.items()]
+    examples = [ChineseSentence(source, accepted[0], accepted) for source, accepted in CHINESE_EXAMPLES.items()]
     return [each for each in drawn if each.source not in held_out], rare[:300], [*examples, *rare[300:]]
