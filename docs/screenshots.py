@@ -1,4 +1,4 @@
-"""Takes the pictures in docs/look.md: every view of the explorer in light and dark, and a recording of the journey.
+"""Takes the pictures in docs/look.md: each view of the explorer in light and dark, and a recording of the whole model.
 
 python docs/screenshots.py [MODEL] [-o FOLDER]     (make screenshots; those in docs/images are of the glass model)
 """
@@ -18,6 +18,7 @@ from regard.explorer.http_api import create_app
 from regard.explorer.model_explorer import Explorer
 
 VIEWS: dict[str, dict[str, object]] = {
+    "whole": {},
     "journey": {"card": 9, "q": 9, "layer": 1},
     "atlas": {"stack": "encoder", "layer": 1},
     "head": {"stack": "decoder", "kind": "cross_attention", "layer": 1, "t": 12},
@@ -32,7 +33,6 @@ VIEWS: dict[str, dict[str, object]] = {
     "time": {"t": 12},
     "weights": {},
 }
-CARDS = 26
 TEXT = "The animal didn't cross the street because it was too tired."
 
 
@@ -61,26 +61,28 @@ def main() -> None:
                 page.wait_for_load_state("networkidle")
                 page.screenshot(path=arguments.output / f"explorer-{view}-{theme}.jpg", type="jpeg", quality=50)
             context.close()
-        record_journey(browser, address, arguments.output / "journey.webp")
+        record_whole_model(browser, address, arguments.output / "whole-model.webp")
         browser.close()
 
 
-def record_journey(browser: Browser, address: str, output: Path) -> None:
-    """Writes an animation of the cards of the journey, a second each."""
-    page = browser.new_page(viewport={"width": 1100, "height": 1200})
+def record_whole_model(browser: Browser, address: str, output: Path) -> None:
+    """Writes an animation of ten seconds: the sentence goes through the model, and the translation is written."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(f"{address}#{urlencode({'view': 'whole', 'text': TEXT})}")
+    page.wait_for_selector("body[data-drawn]:not([aria-busy])")
+    count = int(page.locator(".whole").get_attribute("data-frames") or 1)
     frames = []
-    for card in range(CARDS):
-        page.goto("about:blank")
-        page.goto(
-            f"{address}#{urlencode({'view': 'journey', 'text': TEXT, 'card': card, 'layer': 1, 'q': 9, 't': 13})}"
-        )
-        page.wait_for_selector("body[data-drawn]:not([aria-busy])")
-        page.wait_for_load_state("networkidle")
-        box = page.locator(".journey").bounding_box()
+    for frame in range(count):
+        page.locator(".controls input").fill(str(frame))
+        page.wait_for_timeout(400)
+        page.locator(".controls button").first.evaluate("button => button.blur()")
+        box = page.locator("#main section.pane").bounding_box()
         assert box
-        picture = page.screenshot(clip={"x": box["x"] - 8, "y": box["y"], "width": box["width"] + 16, "height": 600})
-        frames.append(Image.open(io.BytesIO(picture)).convert("RGB"))
-    frames[0].save(output, save_all=True, append_images=frames[1:], duration=1000, loop=0, quality=55, method=6)
+        picture = page.screenshot(clip={"x": box["x"] - 8, "y": box["y"], "width": box["width"] + 16, "height": 620})
+        frames.append(Image.open(io.BytesIO(picture)).convert("RGB").resize((900, 519)))
+    frames[0].save(
+        output, save_all=True, append_images=frames[1:], duration=10_000 // count, loop=0, quality=50, method=6
+    )
 
 
 def serve(explorer: Explorer) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def test_a_reader_guesses_follows_a_link_and_prints(watched: Watched, address: s
     question.get_by_text("Ask the model").click()
     question.get_by_text("✓ as you guessed").wait_for()
     page.get_by_role("link", name="after the division").click()
-    page.wait_for_function("location.hash.includes('stage=scaled') && location.hash.includes('lesson=scaling')")
+    expect(page).to_have_url(re.compile("stage=scaled"))
+    expect(page).to_have_url(re.compile("lesson=scaling"))
     watched.settle()
     assert "as you guessed" in question.inner_text()  # the lesson stays as it is
     page.emulate_media(media="print")

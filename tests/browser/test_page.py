@@ -15,7 +15,7 @@ from tests.browser.conftest import Watched
 from tests.browser.models import SENTENCE, arranged
 
 ATTENTION_VIEWS = ["journey", "atlas", "head", "microscope", "decoding", "beam", "lens", "whatif"]
-VIEWS = [*ATTENTION_VIEWS, "positions", "space", "alignment", "time", "weights"]
+VIEWS = ["whole", *ATTENTION_VIEWS, "positions", "space", "alignment", "time", "weights"]
 TIRED = "The animal didn't cross the street because it was too tired."
 every_view = pytest.mark.parametrize("view", VIEWS)
 
@@ -30,7 +30,7 @@ def test_all_views_work_and_no_request_leaves_the_origin(watched: Watched, addre
     assert len(names) == len(VIEWS)
     for view in VIEWS:
         watched.open(f"{address}#view={view}")
-        page.wait_for_selector("#main figure", state="attached")
+        page.wait_for_selector("#main figure, .whole", state="attached")
         assert page.query_selector("#main .error") is None, page.inner_text("#main")
         assert len(page.inner_text("#main")) > 100, view
     away = [url for url in watched.requests if not url.startswith((address, "data:", "blob:", "about:"))]

@@ -11,6 +11,7 @@ import { speak, t } from "regard/strings.js";
 
 const VIEWS = {
   __proto__: null,
+  whole: () => import("regard/views/whole-model.js"),
   journey: () => import("regard/views/sentence-journey.js"),
   atlas: () => import("regard/views/attention-atlas.js"),
   head: () => import("regard/views/single-attention-head.js"),
@@ -27,7 +28,7 @@ const VIEWS = {
 };
 
 /** Views of which there is no difference to show. */
-const PLAIN = ["journey", "microscope", "decoding", "beam", "positions", "space", "time", "weights"];
+const PLAIN = ["whole", "journey", "microscope", "decoding", "beam", "positions", "space", "time", "weights"];
 
 /** Views that this model has something for. */
 const available = (model) => Object.keys(VIEWS).filter((name) => (name === "alignment" ? "target" in model.embeddings : name === "beam" ? model.task === "translate" || model.task === "write" : true));
@@ -216,7 +217,7 @@ const KEYS = {
 };
 
 /** What the model's description selects, where the address names nothing but the language. */
-const opening = (given) => (location.hash.replace(/^#/, "").split("&").every((part) => !part || part.startsWith("lang=")) ? { ...model.start, lang: given.lang } : {});
+const opening = (given) => (location.hash.replace(/^#/, "").split("&").every((part) => !part || part.startsWith("lang=")) ? { ...model.start, view: "whole", lang: given.lang } : {});
 
 async function start() {
   await speak(read(location.hash).lang, nameOf(read(location.hash)));

@@ -1,7 +1,7 @@
 /** English texts of the page's frame and of several views. */
 
 export const strings = {
-  "view.journey": "Journey", "view.atlas": "Attention", "view.head": "Head", "view.microscope": "Microscope", "view.decoding": "Decoding", "view.beam": "Beam", "view.lens": "Lens", "view.whatif": "What if", "view.positions": "Positions", "view.space": "Embeddings", "view.alignment": "Alignment", "view.time": "Training", "view.weights": "Weights", "view.output": "Output",
+  "view.whole": "Model", "view.journey": "Journey", "view.atlas": "Attention", "view.head": "Head", "view.microscope": "Microscope", "view.decoding": "Decoding", "view.beam": "Beam", "view.lens": "Lens", "view.whatif": "What if", "view.positions": "Positions", "view.space": "Embeddings", "view.alignment": "Alignment", "view.time": "Training", "view.weights": "Weights", "view.output": "Output",
   "side.a": "A", "side.b": "B", "side.diff": "B − A",
   "stack.encoder": "encoder", "stack.decoder": "decoder",
   "kind.self_attention": "self-attention", "kind.cross_attention": "cross-attention", "kind.feed_forward": "feed-forward",

@@ -1,7 +1,7 @@
 /** 页面框架和共用的文字，简体中文。 */
 
 export const strings = {
-  "view.journey": "旅程", "view.atlas": "注意力", "view.head": "注意力头", "view.microscope": "显微镜", "view.decoding": "解码", "view.beam": "束搜索", "view.lens": "透镜", "view.whatif": "如果", "view.positions": "位置", "view.space": "嵌入", "view.alignment": "对齐", "view.time": "训练", "view.weights": "权重", "view.output": "输出",
+  "view.whole": "整个模型", "view.journey": "旅程", "view.atlas": "注意力", "view.head": "注意力头", "view.microscope": "显微镜", "view.decoding": "解码", "view.beam": "束搜索", "view.lens": "透镜", "view.whatif": "如果", "view.positions": "位置", "view.space": "嵌入", "view.alignment": "对齐", "view.time": "训练", "view.weights": "权重", "view.output": "输出",
   "side.a": "A", "side.b": "B", "side.diff": "B − A",
   "stack.encoder": "编码器", "stack.decoder": "解码器",
   "kind.self_attention": "自注意力", "kind.cross_attention": "交叉注意力", "kind.feed_forward": "前馈",

@@ -48,6 +48,9 @@ function cardsOf(model) {
   return list;
 }
 
+/** The place of the first card of this kind. */
+export const cardIndex = (model, key) => Math.max(0, cardsOf(model).findIndex((card) => card.key === key));
+
 /** What was shown last: when another place is then picked on the map, its card is wanted. */
 let last = null;
 
