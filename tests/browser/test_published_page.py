@@ -48,6 +48,14 @@ def test_every_view_works_without_a_network_after_loading(browser: Browser, site
     assert watched.errors == []
 
 
+def test_the_engine_is_compared_with_pytorch(watched: Watched, site: str) -> None:
+    for address in (site, f"{site}models/GPT/", f"{site}models/BERT/"):
+        page = watched.open(address)
+        page.click("[data-key=compare]")
+        page.wait_for_selector(".ways .note:has-text('Largest difference')")
+        assert "✓" in page.inner_text(".ways .note")
+
+
 def test_a_page_offers_the_other_models(watched: Watched, site: str) -> None:
     page = watched.open(site)
     names = page.locator(".brand select option")

@@ -5,21 +5,27 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from regard.cli.look import open_model
+from regard.cli.look import open_model, open_others
 from regard.cli.shared_flags import Verbs
 from regard.demo import GLASS
 from regard.errors import InputError
 
 DESCRIPTION = """Writes a website for any web host: the page of regard look, with models that run in the browser. What
-visitors type does not leave the page, and no server computes anything. Without MODEL, publishes the small model that
-comes with Regard."""
+visitors type does not leave the page, and no server computes anything. Without MODEL, publishes the example models
+that come with Regard."""
 FILES = ("index.html", "models", "static")
 
 
 def add(verbs: Verbs) -> None:
     about = "write a website that shows what models compute, without a server"
     parser = verbs.add_parser("publish", help=about, description=DESCRIPTION, run=run)
-    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="model folders; the page opens the first")
+    parser.add_argument(
+        "models",
+        nargs="*",
+        type=Path,
+        metavar="MODEL",
+        help="model folders, or names of example models; the page opens the first",
+    )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where to write the website")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing website in FOLDER")
     text = "show this lesson (Markdown) beside the views, on the page of each model; may be repeated"
@@ -37,11 +43,13 @@ def run(arguments: argparse.Namespace) -> int:
     for model in models:
         if output.resolve() in (model.resolve(), *model.resolve().parents):
             raise InputError(f"{output}: is or contains the model {model}; specify another folder to write to")
-    lessons, explorers = read_lessons(arguments.lesson), []
-    for model in models or [None]:
-        explorers.append(open_model(model, "cpu", arguments.to))
-        explorers[-1].lessons = lessons
-        check_publishable(explorers[-1])
+    lessons = read_lessons(arguments.lesson)
+    explorers = [open_model(str(model), "cpu", arguments.to) for model in models]
+    if not models:
+        explorers = [open_model(None, "cpu", arguments.to), *open_others(None, "cpu")]
+    for explorer in explorers:
+        explorer.lessons = lessons
+        check_publishable(explorer)
     with whole_folder(output, models[0] if models else GLASS, FILES, overwrite=arguments.overwrite) as staging:
         publish(explorers, staging, lambda name: print(f"writing {name} ...", flush=True))
     sizes = [path.stat().st_size for path in output.rglob("*") if path.is_file()]

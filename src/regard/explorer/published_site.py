@@ -15,7 +15,7 @@ import torch
 from regard.errors import InputError, ModelError
 from regard.explorer.displayed_tokens import Lexicon
 from regard.explorer.export import safetensors_bytes, script_json
-from regard.explorer.model_explorer import Explorer
+from regard.explorer.model_explorer import Explorer, Run
 from regard.explorer.page_files import ENGINE, PAGE, content_policy, inline_hashes
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.language_directions import directions_of
@@ -29,6 +29,8 @@ localhost:8000.</p>
 """
 MOST_BYTES = 256_000_000
 """Maximum size in bytes of the float32 weights that a page loads."""
+MOST_COMPARED = 500_000
+"""Numbers of a tensor up to which visitors can compare it with PyTorch's."""
 
 
 def publish(explorers: Sequence[Explorer], site: Path, progress: Callable[[str], None] = lambda _: None) -> None:
@@ -137,6 +139,7 @@ def write_model(explorer: Explorer, folder: Path, pages: Sequence[dict[str, str]
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
+    (folder / "pytorch.safetensors").write_bytes(pytorch_tensors(explorer))
     weights = {name: tensor.float() for name, tensor in parameters(explorer.anatomy.model).items()}
     (folder / "weights.safetensors").write_bytes(safetensors_bytes(weights, {}))
     for name, path in explorer.checkpoints.files().items():
@@ -159,6 +162,7 @@ def engine_details(explorer: Explorer) -> dict[str, Any]:
         if usage is None
         else {"counts": {text: counts.tolist() for text, counts in usage.counts.items()}, "texts": usage.texts},
         "sources": source_lines(explorer),
+        "example": example_run(explorer).answer["request"],
         "lessons": {name: lesson.text for name, lesson in explorer.lessons.items()},
     }
 
@@ -175,9 +179,21 @@ def lexicon_details(lexicon: Lexicon) -> dict[str, Any]:
     }
 
 
+def example_run(explorer: Explorer) -> Run:
+    """Returns the run of the model's first example."""
+    return explorer.run({"text": explorer.describe()["examples"][0]})
+
+
+def pytorch_tensors(explorer: Explorer) -> bytes:
+    """Returns the tensors of the example that PyTorch computes, with which visitors can compare those of the engine."""
+    seen = example_run(explorer).passed.seen
+    small = {name: each.tensor.float() for name, each in seen.items() if each.tensor.numel() <= MOST_COMPARED}
+    return safetensors_bytes(small, {})
+
+
 def source_lines(explorer: Explorer) -> dict[str, Any]:
     """Returns the lines of code that make the tensors of a run: each line once, and its number for each tensor."""
-    run = explorer.run({"text": explorer.describe()["examples"][0]})
+    run = example_run(explorer)
     places: list[dict[str, Any]] = []
     names: dict[str, int] = {}
     for name in run.names():

@@ -1,6 +1,6 @@
 /** Asks the engine of a published page, which has the model and answers as the server does. */
 
-import { download, h } from "regard/dom-elements.js";
+import { button, download, h } from "regard/dom-elements.js";
 import { further, t } from "regard/strings.js";
 
 further.push("published");
@@ -9,6 +9,7 @@ further.push("published");
 const { folder, modules, lessons } = JSON.parse(document.getElementById("regard-published")?.textContent ?? "{}");
 const files = new Map();
 const waiting = new Map();
+let compared = null; // the result in words
 let worker = null;
 let last = 0;
 
@@ -16,7 +17,15 @@ let last = 0;
 export const computer = () => t("published.engine");
 
 /** What visitors should know. */
-export const note = () => h("span", { class: "note" }, t("published.inPage"));
+export const note = () => h("span", { class: "note" }, t("published.inPage"), " ", compared ?? button(t("published.compare"), (event) => compare(event.currentTarget), { "data-key": "compare" }));
+
+/** Compares the engine's numbers with those that PyTorch computed of one sentence when the page was published. */
+async function compare(pressed) {
+  const { delta, tensors, text } = await (await request("api/comparison")).json();
+  const size = delta === null ? "∞" : delta.toExponential(1).replace("-", "−");
+  compared = t("published.compared", { delta: size, tensors, text, mark: delta !== null && delta <= 1e-5 ? "✓" : "✗" });
+  pressed.replaceWith(compared);
+}
 
 /** The answer to a request, as `fetch` gives it. */
 export async function request(path, { body, signal } = {}) {

@@ -1,6 +1,7 @@
 /** Answers the requests that the server answers, with the same addresses and the same JSON. */
 
 import { ablate } from "./ablation.js";
+import { compareWithPyTorch } from "./comparison.js";
 import { embeddingMap, near, positions } from "./embedding-space.js";
 import { InputError, MissingError } from "./errors.js";
 import { writeSafetensors } from "./safetensors-writer.js";
@@ -24,6 +25,7 @@ const HANDLERS = {
   __proto__: null,
   health: () => ({ ok: true }),
   model: ({ about }) => about,
+  comparison: (model) => compareWithPyTorch(model),
   ablate: (model, _, body, pause) => effects(model, body, pause),
   weights: (model, { name, rows, columns }) => writeSafetensors([[name, weightSlice(model.network, required(name, "name"), rows, columns, model.about.limits)]]),
   "weights/summary": (model, { name }) => summarize(model.network, required(name, "name")),

@@ -30,7 +30,7 @@ export class Host {
   /** Loads what is only needed later, so that the page works without a network. */
   async loadRest() {
     const { about, read } = await this.model;
-    await Promise.all(about.checkpoints.map(({ id }) => read(`history/${id}.safetensors`)));
+    await Promise.all(["pytorch.safetensors", ...about.checkpoints.map(({ id }) => `history/${id}.safetensors`)].map((name) => read(name)));
   }
 
   /** Answers {id, path, body}, or takes back a request: {cancel: id}. */
