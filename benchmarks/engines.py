@@ -262,9 +262,9 @@ def logits_of_heads(contents: Contents, model: Encoder, states: torch.Tensor) ->
         found["fill_logits"] = model.fill(states)
     if model.label is not None:
         words = contents.settings.data.carrier == "word"
-        found["label_logits"] = model.label(states if words else model.judge(states, None))
+        found["label_logits"] = model.label(states if words else model.pool(states, None))
     if model.follows is not None:
-        found["follows_logits"] = model.follows(model.judge(states, None))
+        found["follows_logits"] = model.follows(model.pool(states, None))
     return found
 
 

@@ -50,9 +50,9 @@ def wheel(source: Path, place: Path, **environment: str) -> Path:
 def engine(wheel: Path) -> list[str]:
     """What a fresh Python says of the engine in a wheel: its instructions, why there is none; and training's."""
     program = (
-        "from regard.decoding.native.compiled_library import instructions, missing\n"
+        "from regard.decoding.native.compiled_library import instructions, reason_unavailable\n"
         "from regard.model.kernels.fused import library\n"
-        "print(instructions(), missing(), getattr(library(), 'instructions', ''), sep=';')"
+        "print(instructions(), reason_unavailable(), getattr(library(), 'instructions', ''), sep=';')"
     )
     return run(sys.executable, "-c", program, folder=wheel, PYTHONPATH=str(wheel)).strip().split(";")
 

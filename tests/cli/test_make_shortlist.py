@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.decoding.native.compiled_library import missing
+from regard.decoding.native.compiled_library import reason_unavailable
 from regard.decoding.token_shortlist import Shortlist
 from regard.errors import InputError, ModelError
 from regard.model_folder import SHORTLIST
@@ -20,7 +20,7 @@ from tests.cli.conftest import write_corpus
 from tests.cli.running import call
 
 LINES = b"a dog sees me 5.\nthe cat likes us 7.\n"
-native = pytest.mark.skipif(missing() is not None, reason="no C++ compiler was there")
+native = pytest.mark.skipif(reason_unavailable() is not None, reason="no C++ compiler was there")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_both_engines_write_what_is_listed_and_nothing_else(capsys: pytest.Captu
     shortlist = Shortlist.load(own)
     translator = regard.load_as(regard.Translator, own, shortlist=True)
     for text in LINES.decode().splitlines():
-        allowed = set(translator.target.pieces(shortlist.of(translator.source.encode(text).ids)))
+        allowed = set(translator.target.pieces(shortlist.allowed_tokens(translator.source.encode(text).ids)))
         assert allowed.issuperset(translator.translate([text])[0].tokens)
         assert len(allowed) < 60 < translator.target.size
     without = call(capsys, "translate", str(own), stdin=LINES).out

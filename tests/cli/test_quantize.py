@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.decoding.native.compiled_library import instructions, missing
+from regard.decoding.native.compiled_library import instructions, reason_unavailable
 from regard.model.kernels.fused import best_instructions
 from regard.weights import parameters, read_folder
 from tests.cli.running import call, process
 
 LINES = b"a dog sees me 5.\nthe cat likes us 7.\n"
-native = pytest.mark.skipif(missing() is not None, reason="no C++ compiler was there")
+native = pytest.mark.skipif(reason_unavailable() is not None, reason="no C++ compiler was there")
 
 
 def test_a_quantized_folder_is_smaller_and_says_the_same(

@@ -72,8 +72,10 @@ def _occurs(tokens: Prefix, place: int, sequence: Prefix, words: WordBoundaries 
         return True
     before = tokens[place - 1] if place else None
     if not whole:
-        return not words.go_on(before, tokens[place])
-    return words.begin(before, tokens[place]) and not (end < len(tokens) and words.go_on(tokens[end - 1], tokens[end]))
+        return not words.continues_word(before, tokens[place])
+    return words.can_begin(before, tokens[place]) and not (
+        end < len(tokens) and words.continues_word(tokens[end - 1], tokens[end])
+    )
 
 
 def search(batch: Sequence[tuple[int, int, Constraints]], vocabulary: int, **options: Any) -> list[list[Hypothesis]]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel
 
-from regard.decoding.beam_search import beam_search, follow, highest
+from regard.decoding.beam_search import beam_search, follow, most_probable
 from regard.decoding.decoder_step import NextToken, TranslationStep
 from regard.decoding.search_interface import Hypothesis, length_penalty
 from regard.model.transformer import EncoderDecoder
@@ -125,7 +125,9 @@ def test_greedy_equals_hugging_face(models: tuple[EncoderDecoder, Any]) -> None:
     ours, theirs = models
     with torch.inference_mode():
         step = TranslationStep(ours, SOURCES, Specials(), NextToken(Specials()))
-        found = follow(step, [LIMIT] * len(SOURCES), end=EOS, penalty=length_penalty("power", 0.6), choose=highest)
+        found = follow(
+            step, [LIMIT] * len(SOURCES), end=EOS, penalty=length_penalty("power", 0.6), choose=most_probable
+        )
     assert_same(found, generate(theirs, 1, 1, 0.6))
 
 

@@ -14,7 +14,7 @@ import torch
 from hypothesis import assume, given, strategies as st
 from torch import Tensor
 
-from regard.decoding.beam_search import beam_search, draw, follow, generate, highest
+from regard.decoding.beam_search import beam_search, follow, generate, most_probable, sample_tokens
 from regard.decoding.search_interface import Hypothesis, Penalty, length_penalty
 from tests.decoding.tables import END, Table, every_output, patient_beam
 from tests.examples import examples
@@ -175,7 +175,7 @@ def test_penalties(form: str, expected: float) -> None:
 def test_greedy_takes_the_most_probable_until_the_end(batch: list[tuple[int, int]]) -> None:
     table = Table([sentence for sentence, _ in batch], 6)
     penalty = length_penalty("power", 0.6)
-    found = follow(table, [limit for _, limit in batch], end=END, penalty=penalty, choose=highest)
+    found = follow(table, [limit for _, limit in batch], end=END, penalty=penalty, choose=most_probable)
     for (sentence, limit), [h] in zip(batch, found, strict=True):
         tokens: list[int] = []
         while len(tokens) < limit and END not in tokens:
@@ -191,7 +191,7 @@ def test_a_beam_of_one_is_greedy_until_the_first_end(batch: list[tuple[int, int]
     """It may go on behind an end, but what it finds first is what greedy finds."""
     beam = search(batch, 6, width=1, penalty=NONE)
     table = Table([sentence for sentence, _ in batch], 6)
-    greedy = follow(table, [limit for _, limit in batch], end=END, penalty=NONE, choose=highest)
+    greedy = follow(table, [limit for _, limit in batch], end=END, penalty=NONE, choose=most_probable)
     for [ours], [theirs] in zip(beam, greedy, strict=True):
         assert ours.score >= theirs.score - 1e-5
         if theirs.finished:  # what lives on has lost to the end, and without a penalty only loses more
@@ -200,7 +200,7 @@ def test_a_beam_of_one_is_greedy_until_the_first_end(batch: list[tuple[int, int]
 
 def test_generation_goes_on_as_long_as_it_is_asked() -> None:
     table = Table([1, 2], 5, end=9.0)
-    steps = generate(table, 3, highest)
+    steps = generate(table, 3, most_probable)
     tokens, gains = next(steps)
     assert tokens == [END] * 6
     assert gains == pytest.approx([value for s in (1, 2) for value in [float(table.scores(s, ())[END])] * 3])
@@ -214,7 +214,7 @@ def test_several_rows_of_a_sentence_are_sorted_and_stay_with_it() -> None:
     dice = random.Random(0)
 
     def choose(scores: Tensor) -> Tensor:
-        return draw(scores, torch.tensor([dice.random() for _ in scores]), temperature=1.5)
+        return sample_tokens(scores, torch.tensor([dice.random() for _ in scores]), temperature=1.5)
 
     found = follow(table, [5, 3], end=END, penalty=NONE, choose=choose, rows=4)
     assert [len(hypotheses) for hypotheses in found] == [4, 4]
@@ -240,7 +240,7 @@ def logs(given_weights: list[int]) -> Tensor:
 
 def drawn(scores: Tensor, luck: list[float], **options: Any) -> list[int]:
     """The token of each luck."""
-    tokens: list[int] = draw(
+    tokens: list[int] = sample_tokens(
         scores.expand(len(luck), -1), torch.tensor(luck, dtype=torch.float64), **{"temperature": 1.0, **options}
     ).tolist()
     return tokens
@@ -329,8 +329,11 @@ def test_what_is_impossible_is_never_drawn(seed: int, luck: float, temperature: 
 def test_each_row_has_its_own_luck_and_its_own_scores() -> None:
     scores = torch.stack([logs([1, 2, 3])[0], logs([3, 2, 1])[0], logs([1, 2, 3])[0]])
     luck = torch.tensor([0.1, 0.1, 0.9])
-    assert draw(scores, luck, temperature=1.0).tolist() == [2, 0, 0]
-    assert draw(scores, luck, temperature=1.0).tolist() == draw(scores, luck.double(), temperature=1.0).tolist()
+    assert sample_tokens(scores, luck, temperature=1.0).tolist() == [2, 0, 0]
+    assert (
+        sample_tokens(scores, luck, temperature=1.0).tolist()
+        == sample_tokens(scores, luck.double(), temperature=1.0).tolist()
+    )
 
 
 def test_of_equally_probable_tokens_the_first_comes_first() -> None:

@@ -197,7 +197,7 @@ def test_labels_are_the_same_alone_and_in_company(several: list[Text]) -> None:
         (row,) = CLASSIFIER.rows([text])
         with torch.no_grad():
             assert CLASSIFIER.model.label is not None
-            state = CLASSIFIER.model.judge(states_of(CLASSIFIER, row.ids, row.segments)[None], None)
+            state = CLASSIFIER.model.pool(states_of(CLASSIFIER, row.ids, row.segments)[None], None)
             expected = CLASSIFIER.model.label(state)[0].softmax(-1).tolist()
         assert list(found.probabilities) == ["good", "bad", "so-so"]
         assert list(found.probabilities.values()) == pytest.approx(expected, abs=1e-4)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from sacrebleu import BLEU
 
-from regard.decoding.minimum_bayes_risk import has_spaces, rank_by_consensus, ranked, sentence_bleu, widened
+from regard.decoding.minimum_bayes_risk import candidate_settings, has_spaces, rank_by_consensus, ranked, sentence_bleu
 from regard.decoding.model_loading import load_as
 from regard.decoding.search_interface import Hypothesis
 from regard.decoding.translator import Translator
@@ -66,8 +66,8 @@ def test_as_many_come_back_as_are_asked_for() -> None:
     found = [Hypothesis((number,), (-1.0, -0.1 * number), -float(number), True) for number in range(5)]
     texts = ["a b c d", "a b c d e", "a b c d e f", "x", "y"]
     asked = DecodingSettings(consensus=3, alternatives=3)
-    assert widened(asked) == replace(asked, consensus=0, beam=5, alternatives=3)
-    assert widened(DecodingSettings(consensus=9)) == DecodingSettings(beam=9, alternatives=8)
+    assert candidate_settings(asked) == replace(asked, consensus=0, beam=5, alternatives=3)
+    assert candidate_settings(DecodingSettings(consensus=9)) == DecodingSettings(beam=9, alternatives=8)
     made = rank_by_consensus(found, lambda tokens: texts[tokens[0]], asked)
     assert len(made) == 4
     assert {each.tokens[0] for each in made[:3]} == {0, 1, 2}  # what is beyond has no say

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.decoding import read_ahead as module
-from regard.decoding.read_ahead import ahead, end_if_unwanted
+from regard.decoding.read_ahead import end_if_unwanted, prefetch
 
 
 def count(closed: list[str] | None = None) -> Generator[int, None, None]:
@@ -45,8 +45,8 @@ def _no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @given(st.lists(st.integers(), max_size=6))
 def test_the_same_items_come_in_the_same_order(items: list[int]) -> None:
-    assert list(ahead(item for item in items)) == items
-    assert list(ahead(doubled(ahead(item for item in items)))) == [2 * item for item in items]
+    assert list(prefetch(item for item in items)) == items
+    assert list(prefetch(doubled(prefetch(item for item in items)))) == [2 * item for item in items]
 
 
 def test_the_next_item_is_made_while_one_is_used() -> None:
@@ -57,7 +57,7 @@ def test_the_next_item_is_made_while_one_is_used() -> None:
         begun.set()
         yield 2
 
-    found = ahead(items())
+    found = prefetch(items())
     assert not begun.is_set()
     assert next(found) == 1
     assert begun.wait(10)
@@ -73,7 +73,7 @@ def test_one_item_is_ahead_and_no_more() -> None:
             early.append(number - len(used))
             yield number
 
-    for item in ahead(items()):
+    for item in prefetch(items()):
         used.append(item)  # noqa: PERF402
     assert used == [*range(1, 50)]
     assert max(early) <= 2  # one, and that which was taken a moment ago and is not in `used` yet
@@ -82,7 +82,7 @@ def test_one_item_is_ahead_and_no_more() -> None:
 def test_nothing_is_made_before_it_is_asked_for() -> None:
     closed: list[str] = []
     threads = threading.active_count()
-    found = ahead(count(closed))
+    found = prefetch(count(closed))
     assert threading.active_count() == threads
     found.close()
     assert (closed, threading.active_count()) == ([], threads)
@@ -94,7 +94,7 @@ def test_an_error_comes_after_the_items_before_it() -> None:
         yield 2
         raise KeyError("three")
 
-    for nested in (ahead(items()), ahead(doubled(ahead(items())))):
+    for nested in (prefetch(items()), prefetch(doubled(prefetch(items())))):
         assert [next(nested), next(nested)] in ([1, 2], [2, 4])
         with pytest.raises(KeyError, match="three"):
             next(nested)
@@ -103,7 +103,7 @@ def test_an_error_comes_after_the_items_before_it() -> None:
 @pytest.mark.parametrize("how", ["close", "forget", "error"])
 def test_who_stops_early_ends_the_thread(how: str) -> None:
     closed: list[str] = []
-    found = ahead(doubled(ahead(count(closed))))
+    found = prefetch(doubled(prefetch(count(closed))))
     assert [next(found) for _ in range(3)] == [0, 2, 4]
     assert len(threading.enumerate()) >= 3
     if how == "close":
@@ -128,7 +128,7 @@ def test_a_thread_that_waits_does_not_hold_up_who_stops(monkeypatch: pytest.Monk
         more.wait(60)
         yield 2
 
-    found = ahead(doubled(ahead(pipe())))
+    found = prefetch(doubled(prefetch(pipe())))
     assert next(found) == 2
     workers = [thread for thread in threading.enumerate() if isinstance(thread, module._Worker)]
     assert len(workers) == 2
@@ -153,7 +153,7 @@ def test_what_takes_long_is_ended_on_the_way() -> None:
             begun.set()
             end_if_unwanted()
 
-    found = ahead(slow())
+    found = prefetch(slow())
     assert next(found) == 0
     assert begun.wait(10)
     found.close()
@@ -167,6 +167,6 @@ def test_the_context_is_that_of_who_asks_first() -> None:
     def items() -> Generator[str, None, None]:
         yield variable.get()
 
-    found = ahead(items())
+    found = prefetch(items())
     variable.set("here")
     assert list(found) == ["here"]

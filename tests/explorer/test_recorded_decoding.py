@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.decoding.beam_search import draw
+from regard.decoding.beam_search import sample_tokens
 from regard.decoding.search_interface import length_penalty
 from regard.explorer.model_explorer import Run
 from tests.explorer.toys import GREEDY, TEXT, TOKENIZER, explorer, look_at
@@ -31,11 +31,11 @@ def test_the_recorded_random_numbers_reproduce_the_choices(task: str) -> None:
         assert (step["drawn"] is None) == (step["kept"] is None) == step["given"]
         if step["drawn"] is not None:
             luck = torch.tensor([step["drawn"]], dtype=torch.float64)
-            assert draw(row[None], luck, **rules).tolist() == [step["chosen"]["id"]]
+            assert sample_tokens(row[None], luck, **rules).tolist() == [step["chosen"]["id"]]
             assert 1 <= step["kept"] <= 20
             last = torch.tensor([1 - 1e-12], dtype=torch.float64)
             sharp = row.sort(descending=True).indices[step["kept"] - 1]
-            assert draw(row[None], last, **rules).tolist() == [int(sharp)]
+            assert sample_tokens(row[None], last, **rules).tolist() == [int(sharp)]
 
 
 def test_the_seed_decides() -> None:

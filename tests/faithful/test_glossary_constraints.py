@@ -84,14 +84,14 @@ def test_words_by_their_tokens(translator: Translator) -> None:
     words, encode = word_boundaries(translator.target), translator.target.encode_continuation
     (bracket,), (stop,), (letter,) = encode("("), encode("."), encode("n")
     space = encode(" n")[0]
-    assert words.go_on(letter, letter)
-    assert not words.go_on(letter, space)
-    assert not words.go_on(stop, letter)
-    assert words.begin(bracket, letter)
-    assert words.begin(None, letter)
-    assert words.begin(letter, space)
-    assert not words.begin(letter, letter)
-    assert not words.begin(stop, letter)
+    assert words.continues_word(letter, letter)
+    assert not words.continues_word(letter, space)
+    assert not words.continues_word(stop, letter)
+    assert words.can_begin(bracket, letter)
+    assert words.can_begin(None, letter)
+    assert words.can_begin(letter, space)
+    assert not words.can_begin(letter, letter)
+    assert not words.can_begin(stop, letter)
 
 
 def test_a_forbidden_word_that_is_spelt_otherwise_is_forbidden_too(translator: Translator) -> None:

@@ -185,7 +185,7 @@ def test_an_encoder_reads_the_same(name: str, pooler: str, tmp_path: Path) -> No
         np.testing.assert_allclose(found, states[0].detach().numpy(), atol=1e-5)
         if pooler != "none":
             found = np.array(output.pooler_output)[number]
-            np.testing.assert_allclose(found, model.judge(states, None)[0].detach().numpy(), atol=1e-5)
+            np.testing.assert_allclose(found, model.pool(states, None)[0].detach().numpy(), atol=1e-5)
 
 
 # What is written

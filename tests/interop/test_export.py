@@ -189,7 +189,7 @@ def test_an_encoder_is_a_bert(tmp_path: Path, task: str, shape: dict[str, Any], 
             torch.testing.assert_close(ours.fill(states)[keep], logits[keep], atol=2e-5, rtol=1e-5)
         elif ours.label is not None:
             words = kind == "BertForTokenClassification"
-            found = ours.label(states if words else ours.judge(states, None))
+            found = ours.label(states if words else ours.pool(states, None))
             torch.testing.assert_close(found, expected.logits, atol=2e-5, rtol=1e-5)
         else:
             torch.testing.assert_close(states[keep], expected.last_hidden_state[keep], atol=2e-5, rtol=1e-5)

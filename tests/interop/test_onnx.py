@@ -150,9 +150,9 @@ def test_an_encoder_and_its_heads_compute_the_same(name: str, task: str, carrier
         if model.fill:
             expected["fill_logits"] = model.fill(states)
         if model.label:
-            expected["label_logits"] = model.label(states if carrier == "word" else model.judge(states, None))
+            expected["label_logits"] = model.label(states if carrier == "word" else model.pool(states, None))
         if model.follows:
-            expected["follows_logits"] = model.follows(model.judge(states, None))
+            expected["follows_logits"] = model.follows(model.pool(states, None))
     assert found.keys() == {*expected, "embedding"}
     for key, value in expected.items():
         here = keep if value.shape[:2] == keep.shape else slice(None)

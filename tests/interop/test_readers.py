@@ -76,10 +76,10 @@ def compare(contents: Contents, model: Any, tokenizer: Any, texts: list[Any]) ->
             logits = expected.get("logits", expected.get("prediction_logits"))
             torch.testing.assert_close(ours.fill(states)[keep], logits[keep], atol=1e-5, rtol=1e-5)
         if ours.follows is not None:
-            judged = ours.follows(ours.judge(states, None))
+            judged = ours.follows(ours.pool(states, None))
             torch.testing.assert_close(judged, expected.seq_relationship_logits, atol=1e-5, rtol=1e-5)
         if ours.label is not None and contents.settings.data.carrier == "text":
-            torch.testing.assert_close(ours.label(ours.judge(states, None)), expected.logits, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(ours.label(ours.pool(states, None)), expected.logits, atol=1e-5, rtol=1e-5)
         elif ours.label is not None:
             torch.testing.assert_close(ours.label(states)[keep], expected.logits[keep], atol=1e-5, rtol=1e-5)
 

@@ -109,7 +109,7 @@ def test_filling_and_judging_equal_bert() -> None:
     states = ours(TOKENS, KEEP, SEGMENTS)
     assert_same(ours.fill(states), expected.prediction_logits)
     assert_same(ours.fill.logits(ours.fill.transform(states)), expected.prediction_logits)
-    assert_same(ours.follows(ours.judge(states, None)), expected.seq_relationship_logits)
+    assert_same(ours.follows(ours.pool(states, None)), expected.seq_relationship_logits)
 
 
 def test_labelling_equals_bert() -> None:
@@ -122,7 +122,7 @@ def test_labelling_equals_bert() -> None:
     copy_bert(ours, theirs.bert)
     copy_weights(ours.pooler.dense, theirs.bert.pooler.dense)
     copy_weights(ours.label, theirs.classifier)
-    assert_same(ours.label(ours.judge(ours(TOKENS, KEEP, SEGMENTS), KEEP)), theirs(**INPUTS).logits)
+    assert_same(ours.label(ours.pool(ours(TOKENS, KEEP, SEGMENTS), KEEP)), theirs(**INPUTS).logits)
 
 
 # Shapes
@@ -132,7 +132,7 @@ def test_an_encoder_has_the_heads_it_is_asked_for() -> None:
     bare = Encoder(toy_settings(), VOCABULARY)
     assert (bare.pooler, bare.fill, bare.follows, bare.label) == (None, None, None, None)
     states = bare(TOKENS % VOCABULARY, None)
-    assert torch.equal(bare.judge(states, None), states[:, 0])
+    assert torch.equal(bare.pool(states, None), states[:, 0])
     full = Encoder(toy_settings(pooler="relu", next_sentence=True), VOCABULARY, fills=True, labels=3)
     assert full.label is not None
     assert full.label.out_features == 3
@@ -153,9 +153,9 @@ def test_a_pooler_reads_the_first_position_alone(kind: str) -> None:
     other = states.clone()
     other[:, 1:] = 0
     assert isinstance(model.pooler, Pooler)
-    assert torch.equal(model.judge(states, None), model.judge(other, None))
+    assert torch.equal(model.pool(states, None), model.pool(other, None))
     plain = states[:, 0] @ model.pooler.dense.weight.T + model.pooler.dense.bias
-    assert same(model.judge(states, None), plain.tanh() if kind == "tanh" else plain.clamp(min=0))
+    assert same(model.pool(states, None), plain.tanh() if kind == "tanh" else plain.clamp(min=0))
 
 
 def test_the_mean_leaves_padding_out() -> None:
@@ -165,6 +165,6 @@ def test_the_mean_leaves_padding_out() -> None:
     short, long = torch.tensor([[5, 6, 7]]), torch.tensor([[5, 6, 7, 0, 0]])
     keep = torch.tensor([[True, True, True, False, False]])
     states = model(short, None)
-    torch.testing.assert_close(model.judge(states, None), states.mean(1))
-    torch.testing.assert_close(model.judge(model(long, keep), keep), model.judge(states, None))
+    torch.testing.assert_close(model.pool(states, None), states.mean(1))
+    torch.testing.assert_close(model.pool(model(long, keep), keep), model.pool(states, None))
     assert model.pooler is None

@@ -16,7 +16,7 @@ import torch
 
 from regard.decoding.decoder_step import TranslationStep
 from regard.decoding.model_loading import load_as
-from regard.decoding.native.compiled_library import missing
+from regard.decoding.native.compiled_library import reason_unavailable
 from regard.decoding.native.continuous_search import LiveSearch
 from regard.decoding.search_interface import Constraints
 from regard.decoding.translation_results import Translation
@@ -28,7 +28,7 @@ from regard.serving.translation_service import TranslatorQueue
 from tests.serving.toys import TEXTS, write_model
 
 T = TypeVar("T")
-ENGINES = ["native", "torch"] if missing() is None else ["torch"]
+ENGINES = ["native", "torch"] if reason_unavailable() is None else ["torch"]
 both = pytest.mark.parametrize("engine", ENGINES)
 
 

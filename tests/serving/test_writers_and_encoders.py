@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from regard.decoding.fill_classify_embed import Embedder
 from regard.decoding.model_loading import load_as
-from regard.decoding.native.compiled_library import missing
+from regard.decoding.native.compiled_library import reason_unavailable
 from regard.decoding.search_interface import Hypothesis
 from regard.decoding.writer import Writer
 from regard.model_folder import WEIGHTS
@@ -35,7 +35,7 @@ from tests.serving.toys import TEXTS, write_model
 
 T = TypeVar("T")
 Q = TypeVar("Q", bound=Scheduler)
-ENGINES = ["native", "torch"] if missing() is None else ["torch"]
+ENGINES = ["native", "torch"] if reason_unavailable() is None else ["torch"]
 both = pytest.mark.parametrize("engine", ENGINES)
 LONG = 100_000
 """More tokens than any test waits for."""

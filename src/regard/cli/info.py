@@ -78,13 +78,13 @@ def describe_system() -> None:
             print(f"{name}: not installed")
     import torch
 
-    from regard.decoding.native.compiled_library import instructions, missing
+    from regard.decoding.native.compiled_library import instructions, reason_unavailable
     from regard.model.kernels import fused
 
     print(f"CPU: {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
     print(f"CUDA: {torch.cuda.get_device_name() if torch.cuda.is_available() else 'none'}")
     print(f"MPS: {'yes' if torch.backends.mps.is_available() else 'none'}")
-    reason, library = missing(), fused.library()
+    reason, library = reason_unavailable(), fused.library()
     engine = f"PyTorch; the native engine is not available: {reason}" if reason else f"native, {instructions()}"
     print(f"decoding engine: {engine}")
     print(f"training on the CPU: {f'fused, {library.instructions}' if library else 'PyTorch (kernels not compiled)'}")

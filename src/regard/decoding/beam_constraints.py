@@ -55,8 +55,8 @@ class _Goals:
 
     def after(self, states: _States, before: int | None, token: int) -> _States:
         """Returns the states after another token; `before` is the preceding token."""
-        joined = self.words is not None and self.words.go_on(before, token)
-        begins = self.words is None or self.words.begin(before, token)
+        joined = self.words is not None and self.words.continues_word(before, token)
+        begins = self.words is None or self.words.can_begin(before, token)
         key = (states, token if token in self.used else None, joined, begins)
         if key not in self.memory:
             after = set(self._read(states, token, joined, begins))
@@ -131,7 +131,7 @@ class _Goals:
             if begins < 0 or list(tokens[begins:]) != start:
                 continue
             before = tokens[begins - 1] if begins else None
-            if self.words is None or not self.words.go_on(before, sequence[0]):
+            if self.words is None or not self.words.continues_word(before, sequence[0]):
                 yield last
 
 

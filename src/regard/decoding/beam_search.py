@@ -250,11 +250,11 @@ def follow(
     return [sorted((h for h in done[i : i + rows] if h), key=lambda h: -h.score) for i in range(0, len(done), rows)]
 
 
-def highest(scores: Tensor) -> Tensor:
+def most_probable(scores: Tensor) -> Tensor:
     return scores.argmax(-1)
 
 
-def draw(
+def sample_tokens(
     scores: Tensor, numbers: Tensor, *, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
 ) -> Tensor:
     """Log-probabilities [N, V] and a random number in [0, 1) for each row -> the sampled tokens [N].

@@ -32,7 +32,7 @@ class Confidence:
     intercept: float
     pairs: int  # number of translations that the curve was fitted to
 
-    def of(self, log_probabilities: Sequence[float]) -> float | None:
+    def estimate(self, log_probabilities: Sequence[float]) -> float | None:
         """Returns the confidence in a translation, given the log-probabilities of its tokens; None without tokens."""
         if not log_probabilities:
             return None

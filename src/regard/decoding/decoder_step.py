@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.decoding.beam_search import Choose, draw
+from regard.decoding.beam_search import Choose, sample_tokens
 from regard.decoding.read_ahead import end_if_unwanted
 from regard.decoding.search_interface import random_source
 from regard.model.recurrent import SequenceToSequence
@@ -120,6 +120,6 @@ def sampler(sources: Sequence[Sequence[int]], rows: int, settings: DecodingSetti
     def choose(scores: Tensor) -> Tensor:
         numbers = torch.tensor([each.random() for each in randoms], dtype=torch.float64)
         options: dict[str, Any] = {name: getattr(settings, name) for name in ("temperature", "top_k", "top_p", "min_p")}
-        return draw(scores.cpu(), numbers, **options)
+        return sample_tokens(scores.cpu(), numbers, **options)
 
     return choose

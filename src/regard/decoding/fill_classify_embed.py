@@ -252,7 +252,7 @@ class Classifier(Reader):
     def label_rows(self, rows: Sequence[EncoderInput]) -> list[Label]:
         head = self.model.label
         assert head is not None
-        return [self._label(each) for each in self.read(rows, lambda *states: head(self.model.judge(*states)))]
+        return [self._label(each) for each in self.read(rows, lambda *states: head(self.model.pool(*states)))]
 
     def label_words(self, texts: Iterable[Sequence[str]]) -> list[list[Label]]:
         """Returns the label of each word of each text, predicted at the word's first token."""

@@ -18,7 +18,7 @@ LONGEST = 10
 """Maximum mean length of words, in characters; texts with longer ones, such as Chinese, are compared by characters."""
 
 
-def widened(settings: DecodingSettings) -> DecodingSettings:
+def candidate_settings(settings: DecodingSettings) -> DecodingSettings:
     """Returns the settings for the search that generates the candidates."""
     count = max(settings.consensus, settings.alternatives + 1)
     return replace(settings, consensus=0, beam=max(settings.beam, count), alternatives=count - 1)

@@ -109,13 +109,13 @@ def _load(folder: Path, task: str | None, options: _Options) -> Any:
 
 def _is_native(folder: Path, settings: Settings, options: _Options) -> bool:
     """Reports whether to use the native engine; raises InputError if the options demand it but it cannot be used."""
-    from regard.decoding.native.packed_cache import reason_against
+    from regard.decoding.native.packed_cache import reason_unsupported
 
     for name, values in (("engine", ENGINES), ("precision", PRECISIONS)):
         if getattr(options, name) not in values:
             known = f"use {', '.join(values[:-1])} or {values[-1]}"
             raise InputError(f"unknown {name} {getattr(options, name)}: {known}")
-    reason = reason_against(settings)
+    reason = reason_unsupported(settings)
     if options.engine == "torch":
         reason = "engine is torch"
     elif reason is None and options.device not in ("auto", "cpu"):

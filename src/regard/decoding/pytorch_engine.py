@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from regard.decoding.beam_search import beam_search, follow, generate, highest
+from regard.decoding.beam_search import beam_search, follow, generate, most_probable
 from regard.decoding.confidence import Confidence
 from regard.decoding.decoder_step import NextToken, TranslationStep, WritingStep, sampler
 from regard.decoding.search_interface import Constraints, Hypothesis, ShouldEnd, length_penalty
@@ -105,7 +105,7 @@ class TorchSearch:
                 constraints=constraints,
             )
         rows = settings.alternatives + 1 if settings.temperature else 1
-        choose = sampler(sources, rows, settings) if settings.temperature else highest
+        choose = sampler(sources, rows, settings) if settings.temperature else most_probable
         return follow(step, limits, end=end, penalty=penalty, choose=choose, rows=rows, should_end=should_end)
 
     def _batches(
@@ -125,7 +125,7 @@ class TorchSearch:
     @torch.inference_mode()  # applies to each step; a `with` block would also affect the caller between two tokens
     def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
         """Yields the tokens of one output, greedy or sampled, including the end token, until the caller stops."""
-        choose = sampler([source], 1, settings) if settings.temperature else highest
+        choose = sampler([source], 1, settings) if settings.temperature else most_probable
         for (token,), _ in generate(self._step([source], settings), 1, choose):
             yield token
 
@@ -178,7 +178,7 @@ class TorchSearch:
             return None
         allowed = torch.zeros(len(sources), self.model.logits.out_features, dtype=torch.bool)
         for row, source in enumerate(sources):
-            allowed[row, list(self.shortlist.of([*source, self.specials.end]))] = True
+            allowed[row, list(self.shortlist.allowed_tokens([*source, self.specials.end]))] = True
         for row, each in enumerate(constraints):
             phrases = [*each.drafts, *(phrase for item in each.required for phrase in item)]
             allowed[row, [token for phrase in phrases for token in phrase]] = True

@@ -19,7 +19,7 @@ is_unwanted: ContextVar[Callable[[], bool]] = ContextVar("is_unwanted", default=
 """A function that reports whether the work of the current thread is no longer needed."""
 
 
-def ahead(items: Generator[T, None, None]) -> Generator[T, None, None]:
+def prefetch(items: Generator[T, None, None]) -> Generator[T, None, None]:
     """Yields the same items in the same order, but computes each in a thread while the previous one is being used.
 
     An exception in the thread is raised here, after the items before it. The thread ends when the consumer stops.

@@ -53,11 +53,11 @@ class WordBoundaries:
     open: frozenset[int]  # tokens that end in a letter
     before: frozenset[int] = frozenset()  # tokens after which a word needs no space, such as an opening bracket
 
-    def go_on(self, last: int | None, token: int) -> bool:
+    def continues_word(self, last: int | None, token: int) -> bool:
         """Reports whether the word of token `last` continues in `token`."""
         return token in self.inside and last in self.open
 
-    def begin(self, last: int | None, token: int) -> bool:
+    def can_begin(self, last: int | None, token: int) -> bool:
         """Reports whether a word can begin with `token` after token `last`, or at the start of a text."""
         return token not in self.inside or last is None or last in self.before
 

@@ -32,7 +32,7 @@ class Shortlist:
     starts: array[int]  # [source vocabulary + 1] start of each source token's list in `tokens`
     tokens: array[int]  # concatenated lists
 
-    def of(self, source: Iterable[int]) -> set[int]:
+    def allowed_tokens(self, source: Iterable[int]) -> set[int]:
         """Returns the tokens that are allowed in translations of these source tokens."""
         return {
             *self.common,

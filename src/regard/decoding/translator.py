@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from regard.argument_checks import require, require_text, require_texts
 from regard.decoding.confidence import Confidence
-from regard.decoding.read_ahead import ahead, end_if_unwanted
+from regard.decoding.read_ahead import end_if_unwanted, prefetch
 from regard.decoding.search_interface import Constraints, Hypothesis, SearchEngine
 from regard.decoding.translation_results import TermSearch, TermSource, Translation
 from regard.errors import InputError, ModelError
@@ -132,9 +132,9 @@ class Translator:
         While the caller uses the last results, one thread reads the next texts and another one translates.
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
-        read = ahead(self._read_windows(texts, into, constrain))
+        read = prefetch(self._read_windows(texts, into, constrain))
         terms = self._terms(glossary)
-        with closing(ahead(self._search_windows(read, settings, terms))) as found:
+        with closing(prefetch(self._search_windows(read, settings, terms))) as found:
             yield from (self.join(parts, terms) for parts in chain.from_iterable(found))
 
     def stream(
@@ -272,9 +272,9 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Source tokens -> the best hypotheses of each source, best first."""
         if settings.consensus:
-            from regard.decoding.minimum_bayes_risk import rank_by_consensus, widened
+            from regard.decoding.minimum_bayes_risk import candidate_settings, rank_by_consensus
 
-            results = self.search(sources, widened(settings), constraints)
+            results = self.search(sources, candidate_settings(settings), constraints)
             return [rank_by_consensus(each, self.target.decode, settings) for each in results]
         limits = [self.limit(ids, settings) for ids in sources]
         return self.searcher.search(sources, limits, settings, None, constraints)
@@ -326,7 +326,7 @@ class Translator:
             tokens=tuple(piece for h in outputs for piece in self.target.pieces(h.tokens)),
             token_log_probabilities=values,
             finished=all(h.finished for h in outputs),
-            confidence=None if self.confidence is None else self.confidence.of(values),
+            confidence=None if self.confidence is None else self.confidence.estimate(values),
             source_tokens=tuple(self.source.pieces(list(chain.from_iterable(read)))),
             alignment=tuple(_block_diagonal([h.alignment for h in outputs if h.alignment], list(map(len, read)))),
         )

@@ -83,7 +83,7 @@ class Writer:
 
     def write(self, prompts: Iterable[str], stop: str | Sequence[str] = (), **options: Any) -> list[WriterOutput]:
         """Returns the continuations of texts in their order; each ends before the first stop string."""
-        settings, stop = self.decoding(options), stops(stop)
+        settings, stop = self.decoding(options), stop_strings(stop)
         texts = require_texts(prompts, "write", "call the writer itself, or put it in a list")
         rows = [self.prompt(text) for text in texts]
         before = [self.vocabulary.decode(row) for row in rows]
@@ -98,7 +98,7 @@ class Writer:
     def stream(self, prompt: str = "", stop: str | Sequence[str] = (), **options: Any) -> Iterator[str]:
         """Yields the continuation of one text piece by piece as it is generated, greedily or by sampling."""
         require_text(prompt, "stream")
-        settings, stop = self.decoding(options), stops(stop)
+        settings, stop = self.decoding(options), stop_strings(stop)
         row = self.prompt(prompt)
         tokens, before, written = list[int](), self.vocabulary.decode(row), 0
         for token in self.searcher.tokens(row, settings):
@@ -175,7 +175,7 @@ def windows(length: int, longest: int) -> Iterator[tuple[int, int, int]]:
         start = max(0, end - longest - 1)
 
 
-def stops(stop: str | Sequence[str]) -> list[str]:
+def stop_strings(stop: str | Sequence[str]) -> list[str]:
     """Returns a list of stop strings, from one string or several."""
     return list(require_texts([stop] if isinstance(stop, str) else stop, "stop"))
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.decoding.beam_search import Candidate, Choose, Fate, Step, beam_search, draw, follow, highest
+from regard.decoding.beam_search import Candidate, Choose, Fate, Step, beam_search, follow, most_probable, sample_tokens
 from regard.decoding.decoder_step import NextToken, TranslationStep, WritingStep
 from regard.decoding.search_interface import Hypothesis, Penalty, length_penalty, random_source
 from regard.errors import InputError
@@ -71,7 +71,7 @@ def write_output(anatomy: Anatomy, task: WritingTask) -> Output:
             tree.finish(best, specials.end)
             beam = tree.to_json(lexicon, penalty, settings.penalty, settings.length_penalty)
             return Output(best, len(task.forced), beam=beam)
-        choose: Choose = sampler if settings.temperature and not done else highest
+        choose: Choose = sampler if settings.temperature and not done else most_probable
         ((best,),) = follow(step, [task.limit], end=specials.end, penalty=penalty, choose=choose)
     return Output(best, len(task.forced), sampler.drawn, sampler.kept)
 
@@ -95,7 +95,9 @@ class RecordingSampler:
         self.drawn.append(number)
         self.kept.append(count_candidates(scores[0], s))
         chance = torch.tensor([number], dtype=torch.float64)
-        return draw(scores.cpu(), chance, temperature=s.temperature, top_k=s.top_k, top_p=s.top_p, min_p=s.min_p)
+        return sample_tokens(
+            scores.cpu(), chance, temperature=s.temperature, top_k=s.top_k, top_p=s.top_p, min_p=s.min_p
+        )
 
 
 def count_candidates(scores: Tensor, settings: DecodingSettings) -> int:

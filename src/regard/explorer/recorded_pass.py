@@ -108,7 +108,7 @@ def forward(anatomy: Anatomy, inputs: Inputs, trace: Trace, copies: int = 1) -> 
         trace.record("vector", F.normalize(vector.float(), dim=-1) if own.normalize else vector, ("batch", "width"))
         return None
     words = anatomy.settings.data.carrier == "word"
-    logits = model.label(states if words else model.judge(states, keep))
+    logits = model.label(states if words else model.pool(states, keep))
     trace.record("label.logits", logits, ("batch", *(["position:text"] if words else []), "label"))
     return logits[:, inputs.rows] if words else logits[:, None]
 

@@ -137,7 +137,7 @@ class Terminology:
 
     def _word_spans(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
         words = word_boundaries(self.tokenizer)
-        starts = [i for i, token in enumerate(tokens) if not i or not words.go_on(tokens[i - 1], token)]
+        starts = [i for i, token in enumerate(tokens) if not i or not words.continues_word(tokens[i - 1], token)]
         return list(pairwise([*starts, len(tokens)]))
 
     def _put(self, tokens: Sequence[int], start: int, end: int, term: Term | None) -> Sequence[int]:

@@ -218,7 +218,7 @@ def _measure(lists: Shortlist, train: _Pairs, dev: _Pairs | None) -> LearntShort
     measured = dev if dev is not None and len(dev.lengths) else train
     tokens = covered = length = pairs = 0
     for source, target in islice(measured.each(), MEASURED_PAIRS):
-        allowed = lists.of(source.tolist())
+        allowed = lists.allowed_tokens(source.tolist())
         pairs, length, tokens = pairs + 1, length + len(allowed), tokens + len(target)
         covered += sum(token in allowed for token in target.tolist())
     return LearntShortlist(len(train.lengths), length / pairs, covered / max(1, tokens), measured is dev)

@@ -84,7 +84,7 @@ class Encoder(nn.Module):
         x = self.embedding(tokens, segments=segments)
         return self.encoder(x, padding_bias(keep, x))
 
-    def judge(self, states: Tensor, keep: Tensor | None) -> Tensor:
+    def pool(self, states: Tensor, keep: Tensor | None) -> Tensor:
         """[B, T, D] states -> [B, D], one vector per text."""
         if self.settings.pooler == "mean":
             return mean_state(states, keep)

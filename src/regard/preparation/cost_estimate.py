@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.decoding.beam_search import generate, highest
+from regard.decoding.beam_search import generate, most_probable
 from regard.decoding.decoder_step import NextToken, TranslationStep
 from regard.files.corpus import dev_size
 from regard.model.kernels.compute_mode import computing
@@ -245,7 +245,7 @@ def _decode_longest_batch(run: TrainingRun, sample: Sample) -> None:
     specials = run.vocabularies.target.specials
     model.eval()
     step = TranslationStep(model, sources, specials, NextToken(specials))
-    for _ in islice(generate(step, 1, highest), limit):
+    for _ in islice(generate(step, 1, most_probable), limit):
         pass
     model.train()
 

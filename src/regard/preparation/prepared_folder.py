@@ -99,7 +99,7 @@ def claim_folder(output: Path, overwrite: bool, inputs: Iterable[str]) -> None:
 def prepare(output: Path, request: TrainingRequest, send: SendEvent) -> None:
     """Prepares `output`/training.new and replaces the old model with it; an error leaves no traces."""
     new = output / NEW
-    with removing_traces(output):
+    with cleaning_up_on_error(output):
         for path in list(new.iterdir()) if new.exists() else []:
             if path.name not in (REQUEST, SHARDS, *SLOW_TO_MAKE):  # left by a crash; reuse complete shards
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -115,7 +115,7 @@ def prepare(output: Path, request: TrainingRequest, send: SendEvent) -> None:
 
 
 @contextlib.contextmanager
-def removing_traces(output: Path) -> Iterator[None]:
+def cleaning_up_on_error(output: Path) -> Iterator[None]:
     """Deletes the files of a run if preparation fails, except parts that took long to generate."""
     created = [folder for folder in (output, *output.parents) if not folder.exists()]
     new = output / NEW

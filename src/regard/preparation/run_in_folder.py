@@ -27,10 +27,10 @@ from regard.preparation.prepared_folder import (
     READY,
     REQUEST,
     REVERSE,
+    cleaning_up_on_error,
     events_from_thread,
     install,
     prepare,
-    removing_traces,
 )
 from regard.preparation.synthetic_pairs import (
     SYNTHETIC,
@@ -55,7 +55,7 @@ Beginning = TrainingRequest | Finished | None
 """A request to prepare, or the final event of a run that has ended; None if training can begin."""
 
 
-def conduct(
+def run_in_folder(
     folder: Path,
     begin: Callable[[ProcessGroup], Beginning],
     stop: threading.Event,
@@ -98,7 +98,7 @@ def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event) ->
     state = SyntheticState.load(pairs_folder)
     if state is not None and state.complete:
         return
-    with removing_traces(folder):
+    with cleaning_up_on_error(folder):
         settings = resolve(request.given, start=request.start_settings())
         write_text(new / REQUEST, json.dumps(asdict(request)))
         total = yield from count_sentences(request, settings, stop)
@@ -148,7 +148,7 @@ def train_reverse(folder: Path, request: TrainingRequest, settings: Settings, st
         if (folder / NEW / READY).exists():
             install(folder)
         begun = (folder / TRAINING / ABOUT).exists()
-        stopped = yield from prepare_run(folder, None if begun else swapped(request, settings), stop)
+        stopped = yield from prepare_run(folder, None if begun else reversed_request(request, settings), stop)
         for event in () if stopped else train_model(open_run(folder, stop)):
             if not isinstance(event, Finished):
                 yield event
@@ -159,7 +159,7 @@ def train_reverse(folder: Path, request: TrainingRequest, settings: Settings, st
         shutil.rmtree(folder / TRAINING, ignore_errors=True)
 
 
-def swapped(request: TrainingRequest, settings: Settings) -> TrainingRequest:
+def reversed_request(request: TrainingRequest, settings: Settings) -> TrainingRequest:
     """Returns the request for training the model for back-translation."""
     data = settings.data
     changed: dict[str, Any] = {"data": {"source": data.target, "target": data.source}, "training": {"history": 0}}

@@ -19,7 +19,7 @@ from regard.files.remote_files import as_path
 from regard.model_folder import SETTINGS, TRAINING, WEIGHTS
 from regard.preparation.chosen_settings import find_shape_settings, gather, override, resolve
 from regard.preparation.prepared_folder import changed_settings, claim_folder, has_same_request, install_if_ready
-from regard.preparation.run_in_folder import Beginning, conduct
+from regard.preparation.run_in_folder import Beginning, run_in_folder
 from regard.preparation.synthetic_pairs import SYNTHETIC
 from regard.preparation.task_preparation import TrainingRequest
 from regard.settings import Settings
@@ -80,7 +80,7 @@ def train(
         return with_back_translation(request, settings, texts, reverse)
 
     begin = new_run(folder, overwrite, make_request)
-    return Training(folder, conduct(folder, begin, stop or threading.Event(), given, prepare_only, notes))
+    return Training(folder, run_in_folder(folder, begin, stop or threading.Event(), given, prepare_only, notes))
 
 
 def distill(
@@ -120,7 +120,7 @@ def distill(
         return replace(request_for(corpora, asked, settings), teacher=str(Path(teacher).resolve()))
 
     begin = new_run(folder, overwrite, make_request)
-    return Training(folder, conduct(folder, begin, stop or threading.Event(), given))
+    return Training(folder, run_in_folder(folder, begin, stop or threading.Event(), given))
 
 
 def resume(
@@ -165,7 +165,7 @@ def resume(
         return None
 
     given = override(read_record(folder / SETTINGS) if (folder / SETTINGS).exists() else {}, overrides)
-    return Training(folder, conduct(folder, begin, stop or threading.Event(), given, prepare_only))
+    return Training(folder, run_in_folder(folder, begin, stop or threading.Event(), given, prepare_only))
 
 
 def request_for(corpora: Iterable[Sequence[Path | str]], given: dict[str, Any], settings: Settings) -> TrainingRequest:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from regard.errors import SettingsError
 from regard.settings import recurrent_networks
-from regard.settings.option_fields import CHANCE, SHARE, Bounds, Section, at_least, many
+from regard.settings.option_fields import CHANCE, HUGE, SHARE, Bounds, Section, at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class DataSettings(Section):
     dev_pairs: Annotated[
         int | None,
         "number of pairs per direction (or of texts) to hold out if there are no dev files; none: depends on corpus size",
-        many(1),
+        at_least(1, HUGE),
     ] = None
     documents: Annotated[
         Literal["file", "paragraph", "line"],
@@ -42,9 +42,9 @@ class DataSettings(Section):
         Literal["auto", "on", "off"],
         "keep the training pairs for --memory; auto: if they come from PO, MO, TMX or XLIFF files",
     ] = "auto"
-    max_characters: Annotated[int, "maximum length of either side in characters; longer pairs are dropped", many(1)] = (
-        2000
-    )
+    max_characters: Annotated[
+        int, "maximum length of either side in characters; longer pairs are dropped", at_least(1, HUGE)
+    ] = 2000
     protect: Annotated[
         Literal["auto", "on", "off"], "learn to copy placeholders and tags; auto: if the corpus has .po or .tmx files"
     ] = "auto"
@@ -72,9 +72,9 @@ class TokenizerSettings(Section):
     kind: Annotated[
         Literal["bpe", "unigram"], "byte-pair encoding (Sennrich et al., 2016) or unigram language model (Kudo, 2018)"
     ] = "bpe"
-    vocabulary: Annotated[int, "vocabulary size, including special tokens and bytes", many(300)] = 10_000
+    vocabulary: Annotated[int, "vocabulary size, including special tokens and bytes", at_least(300, HUGE)] = 10_000
     joint: Annotated[bool, "share one vocabulary between source and target"] = True
-    sample: Annotated[int, "number of sentences per side used to learn the vocabulary", many(1)] = 500_000
+    sample: Annotated[int, "number of sentences per side used to learn the vocabulary", at_least(1, HUGE)] = 500_000
     tags: Annotated[
         tuple[str, ...], "special tokens that mark sources, such as target languages; filled in when needed"
     ] = ()
@@ -178,8 +178,10 @@ class ModelSettings(Section):
 class TrainingSettings(Section):
     """Training settings: batches, learning rate, regularization, evaluation, devices."""
 
-    steps: Annotated[int, "maximum number of weight updates", many(1)] = 20_000
-    batch_tokens: Annotated[int, "target tokens per batch over all processes, including padding", many(1)] = 4096
+    steps: Annotated[int, "maximum number of weight updates", at_least(1, HUGE)] = 20_000
+    batch_tokens: Annotated[int, "target tokens per batch over all processes, including padding", at_least(1, HUGE)] = (
+        4096
+    )
     accumulate: Annotated[int, "number of batches whose gradients are summed for one update", at_least(1)] = 1
     parallel: Annotated[
         Literal["ddp", "fsdp"],
@@ -189,7 +191,7 @@ class TrainingSettings(Section):
         bool,
         "recompute activations in the backward pass instead of storing them: less memory, a third more time (Chen et al., 2016)",
     ] = False
-    timeout: Annotated[int, "seconds without a response after which a process counts as lost", many(1)] = 1800
+    timeout: Annotated[int, "seconds without a response after which a process counts as lost", at_least(1, HUGE)] = 1800
     restarts: Annotated[int, "how many times --processes restarts training after losing a process", at_least(0)] = 3
     optimizer: Annotated[
         Literal["adam", "muon"], "Adam, or Muon for matrices and Adam for other weights (Jordan et al., 2024)"
@@ -202,7 +204,7 @@ class TrainingSettings(Section):
         Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"],
         "learning rate schedule after warm-up; paper: width^-0.5 min(step^-0.5, step warmup^-1.5), which ignores learning_rate",
     ] = "inverse-sqrt"
-    warmup: Annotated[int, "number of updates during which the learning rate rises", many(0)] = 1000
+    warmup: Annotated[int, "number of updates during which the learning rate rises", at_least(0, HUGE)] = 1000
     dropout_warmup: Annotated[
         float, "epochs during which dropout rises from 0 to its full rate (Morerio et al., 2017)", at_least(0)
     ] = 0.0
@@ -226,9 +228,9 @@ class TrainingSettings(Section):
         CHANCE,
     ] = 0.0
     evaluate_every: Annotated[
-        int, "number of updates between evaluations, each of which saves a checkpoint", many(1)
+        int, "number of updates between evaluations, each of which saves a checkpoint", at_least(1, HUGE)
     ] = 500
-    evaluate_pairs: Annotated[int, "number of dev pairs translated at each evaluation", many(1)] = 500
+    evaluate_pairs: Annotated[int, "number of dev pairs translated at each evaluation", at_least(1, HUGE)] = 500
     metric: Annotated[
         Literal["chrf", "bleu", "loss", "accuracy", "f1"],
         "dev metric for early stopping: chrf or bleu of translations, accuracy or f1 of labels, or the loss",
@@ -243,7 +245,7 @@ class TrainingSettings(Section):
         "rank of the low-rank adapters to train with --from (LoRA; Hu et al., 2021); 0: train all weights",
         at_least(0),
     ] = 0
-    seed: Annotated[int, "random seed, for reproducible runs", many(0)] = 1
+    seed: Annotated[int, "random seed, for reproducible runs", at_least(0, HUGE)] = 1
     device: Annotated[str, "device to train on: auto, cpu, cuda, cuda:1, mps ..."] = "auto"
     precision: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
@@ -284,7 +286,7 @@ class DecodingSettings(Section):
     temperature: Annotated[
         float, "0: search for the best output; above 0: sample, higher values give more random output", at_least(0)
     ] = 0.0
-    top_k: Annotated[int, "sample only among the k most probable tokens; 0: all", many(0)] = 0
+    top_k: Annotated[int, "sample only among the k most probable tokens; 0: all", at_least(0, HUGE)] = 0
     top_p: Annotated[
         float, "sample only among the most probable tokens whose probabilities add up to this value; 1: all", SHARE
     ] = 1.0
@@ -294,10 +296,12 @@ class DecodingSettings(Section):
     repetition_penalty: Annotated[
         float, "penalty for repeated tokens (Keskar et al., 2019); 1: off", Bounds(0.01, 100)
     ] = 1.0
-    seed: Annotated[int, "random seed, for reproducible samples", many(0)] = 0
-    max_tokens: Annotated[int, "maximum length of a continuation in tokens (write)", many(1)] = 256
+    seed: Annotated[int, "random seed, for reproducible samples", at_least(0, HUGE)] = 0
+    max_tokens: Annotated[int, "maximum length of a continuation in tokens (write)", at_least(1, HUGE)] = 256
     max_ratio: Annotated[float, "maximum number of output tokens per source token, plus 20", at_least(0)] = 2.0
-    batch_tokens: Annotated[int, "number of source tokens decoded together, with padding and beams", many(1)] = 8192
+    batch_tokens: Annotated[
+        int, "number of source tokens decoded together, with padding and beams", at_least(1, HUGE)
+    ] = 8192
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,11 +49,8 @@ def at_least(low: float, ceiling: float = Bounds.ceiling) -> Bounds:
     return Bounds(low, ceiling=ceiling)
 
 
-def many(low: float) -> Bounds:
-    """Returns bounds without an upper end for numbers that may be large, such as steps, tokens and seeds."""
-    return Bounds(low, ceiling=2**63)
-
-
+HUGE = 2**63
+"""Ceiling of numbers that may be very large, such as steps, tokens and seeds."""
 CHANCE = Bounds(0, 1, high_allowed=False)
 SHARE = Bounds(0, 1)
 

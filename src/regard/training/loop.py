@@ -35,7 +35,7 @@ def train_model(run: TrainingRun) -> Iterator[Event]:
     if run.group.first:
         trim_log(run.folder / LOG, run.state.step)
         delete_snapshots_after(run.folder / HISTORY, run.state.step)
-    yield from introduction(run)
+    yield from first_events(run)
     while True:
         if is_due(run):
             evaluation = evaluate(run)
@@ -219,7 +219,7 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, kinds) or any(message in str(error).lower() for message in messages)
 
 
-def introduction(run: TrainingRun) -> Iterator[Event]:
+def first_events(run: TrainingRun) -> Iterator[Event]:
     """Yields the first events of a run: notes about its past, and a description of the model and data."""
     yield from run.notes
     run.notes.clear()

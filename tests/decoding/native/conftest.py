@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from regard.decoding.native.compiled_library import missing
+from regard.decoding.native.compiled_library import reason_unavailable
 
 
 @pytest.fixture(autouse=True, scope="session")
 def engine() -> None:
     """Skips these tests if the library was not compiled."""
-    if reason := missing():
+    if reason := reason_unavailable():
         pytest.skip(f"the native engine is not there: {reason}")
 
 

@@ -78,7 +78,7 @@ def test_the_same_outputs(
     work, shortlist = data.draw(works(model, search)), some_lists(model, seed)
     expected = reference(model, shortlist).search(*work)
     for source, outputs in zip(work.sources, expected, strict=True):
-        allowed = shortlist.of([*source, SPECIALS.end])
+        allowed = shortlist.allowed_tokens([*source, SPECIALS.end])
         assert all(allowed.issuperset(each.tokens) for each in outputs)
     for kernels in SETS:
         note(kernels)

@@ -120,7 +120,7 @@ def test_the_loss_is_the_surprise_at_the_labels(carrier: str, tmp_path: Path) ->
         found = task.loss(model, batch, 0.0)
         smoothed = task.loss(model, batch, 0.2)
         states = model(batch.inputs, batch.keep, batch.segments)
-        logits = model.label(states if carrier == "word" else model.judge(states, batch.keep)).flatten(0, -2)
+        logits = model.label(states if carrier == "word" else model.pool(states, batch.keep)).flatten(0, -2)
         expected = F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORE, reduction="sum")
     assert found.tokens == batch.tokens
     assert found.surprise == pytest.approx(float(expected), rel=1e-4)

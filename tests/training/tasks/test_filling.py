@@ -212,7 +212,7 @@ def test_the_loss_is_the_surprise_at_the_gaps(follows: bool, tmp_path: Path) -> 
         if follows:
             assert model.follows is not None
             assert batch.follows is not None
-            judged = float(F.cross_entropy(model.follows(model.judge(states, batch.keep)), batch.follows))
+            judged = float(F.cross_entropy(model.follows(model.pool(states, batch.keep)), batch.follows))
     assert found.tokens == batch.tokens
     assert found.surprise == pytest.approx(float(expected), rel=1e-4)
     assert float(found.total) == pytest.approx(float(expected) + judged * batch.tokens, rel=1e-4)

@@ -100,7 +100,7 @@ def library() -> ctypes.CDLL | str:
     return loaded
 
 
-def missing() -> str | None:
+def reason_unavailable() -> str | None:
     """Returns the reason why the native engine is not available here, or None if it is available."""
     loaded = library()
     return loaded if isinstance(loaded, str) else None
@@ -134,7 +134,7 @@ class PackedModel:
 
     def __init__(self, path: Path, kernels: str = "") -> None:
         self._handle = None
-        if reason := missing():
+        if reason := reason_unavailable():
             raise ModelError(f"the native engine is not available: {reason}")
         self._unload = library().regard_unload  # type: ignore[union-attr]
         self._memory = _read_into_memory(path)

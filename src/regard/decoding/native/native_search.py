@@ -83,7 +83,7 @@ class NativeSearch:
             return []
         stop = ctypes.c_int32(0)
         request, widths, _arrays = self.request(sources, limits, settings)
-        request.workers, request.lanes = share(len(sources), self.threads, self.packed.size)
+        request.workers, request.lanes = divide_threads(len(sources), self.threads, self.packed.size)
         request.stop = ctypes.addressof(stop)
         outputs = [GrowingOutputs(partial(should_end, i)) for i in range(len(sources))] if should_end else []
 
@@ -228,7 +228,7 @@ def interruptible(work: Callable[[], Any], stop: ctypes.c_int32) -> Any:
             raise
 
 
-def share(sentences: int, threads: int, size: int) -> tuple[int, int]:
+def divide_threads(sentences: int, threads: int, size: int) -> tuple[int, int]:
     """Returns the number of workers, and of threads per worker, for a model of `size` bytes."""
     if sentences >= SENTENCES_PER_THREAD * threads:
         return threads, 1

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from regard.atomic_files import write_atomically
-from regard.decoding.native.compiled_library import MAGIC, PackedModel, missing
+from regard.decoding.native.compiled_library import MAGIC, PackedModel, reason_unavailable
 from regard.errors import ModelError
 from regard.model_folder import NATIVE, SCALE, TOKENIZER, WEIGHTS
 from regard.model_manifest import read_manifest, sha256
@@ -23,13 +23,13 @@ LARGE = 2**30
 _PACKING = threading.Lock()  # if two threads open a new folder, the second waits for the file of the first
 
 
-def reason_against(settings: Settings) -> str | None:
+def reason_unsupported(settings: Settings) -> str | None:
     """Returns the reason why the native engine cannot run a model here, or None if it can."""
     if settings.task not in ("translate", "write"):
         return f"it does not support the task {settings.task}"
     if settings.model.kind != "transformer":
         return f"it does not support {settings.model.kind.upper()} layers"
-    return "it does not support segments" if settings.model.segments else missing()
+    return "it does not support segments" if settings.model.segments else reason_unavailable()
 
 
 def open_packed(folder: Path, settings: Settings, precision: str, kernels: str = "") -> PackedModel:

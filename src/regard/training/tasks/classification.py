@@ -73,7 +73,7 @@ class ClassificationTraining(Task):
         assert isinstance(model, Encoder)
         assert model.label is not None
         states = model(batch.inputs, batch.keep, batch.segments)
-        states = states[batch.labels != IGNORE] if self.words else model.judge(states, batch.keep)
+        states = states[batch.labels != IGNORE] if self.words else model.pool(states, batch.keep)
         logits, labels = model.label(states).float(), batch.labels[batch.labels != IGNORE]
         total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
         surprise = F.cross_entropy(logits.detach(), labels, reduction="sum")

@@ -133,7 +133,7 @@ class FillingTraining(Task):
         loss = token_loss(model.fill.transform(states[hidden]), model.fill.logits, batch.labels[hidden], smoothing)
         if batch.follows is None or model.follows is None:
             return loss
-        verdicts = model.follows(model.judge(states, batch.keep)).float()
+        verdicts = model.follows(model.pool(states, batch.keep)).float()
         verdict_loss = F.cross_entropy(verdicts, batch.follows, reduction="sum")  # weighs as much as all gaps of a text
         return Loss(loss.total + verdict_loss * batch.gaps, loss.surprise, loss.tokens)
 
