@@ -14,7 +14,6 @@ from regard.errors import ModelError
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file atomically."""
     write_atomically(path, lambda temporary: temporary.write_bytes(text.encode("utf-8")))
 
 

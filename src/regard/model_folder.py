@@ -73,7 +73,6 @@ def check_settings(path: Path) -> None:
 
 
 def read_settings(path: Path) -> Settings:
-    """Returns the settings of a model folder."""
     check_settings(path)
     require_regular(path / SETTINGS, path)
     try:

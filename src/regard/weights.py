@@ -89,7 +89,6 @@ class _WithoutRandomNumbers(TorchFunctionMode):
 
 
 def expected_shapes(settings: Settings, vocabularies: Vocabularies) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each tensor of a model, without allocating it."""
     with torch.device("meta"), _WithoutRandomNumbers():
         return {name: tuple(tensor.shape) for name, tensor in parameters(build_model(settings, vocabularies)).items()}
 
@@ -175,13 +174,11 @@ def require_finite(name: str, tensor: Tensor, path: Path) -> None:
 
 
 def _dequantized(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Converts the int8 matrices that `regard quantize` writes to float32."""
     scales = {name: tensors.pop(name + SCALE) for name in list(tensors) if name + SCALE in tensors}
     return {name: t.float() * scales[name][:, None] if name in scales else t for name, t in tensors.items()}
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes a safetensors file atomically."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_atomically(path, lambda temporary: save_file(plain, temporary, dict(metadata or {})))
 

@@ -89,7 +89,6 @@ class _Goals:
         return _State(state.met, state.sequence, position)
 
     def _next(self, met: int) -> Iterator[int]:
-        """Yields the numbers of sequences that can begin."""
         for place, (number, _) in enumerate(self.sequences):
             if not met >> number & 1 and not self.twins[number] & ~met:
                 yield place

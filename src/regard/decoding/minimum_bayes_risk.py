@@ -46,7 +46,6 @@ def ranked(texts: Sequence[str], means: Sequence[float]) -> list[int]:
 
 
 def has_spaces(texts: Sequence[str]) -> bool:
-    """Reports whether texts are written with spaces between words, unlike Chinese."""
     words = [word for text in texts for word in text.split()]
     return len(words) > len(texts) and sum(map(len, words)) <= LONGEST * len(words)
 

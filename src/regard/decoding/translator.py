@@ -156,7 +156,6 @@ class Translator:
                 yield from self._stream_part(part, settings)
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
-        """Returns the model's decoding settings, overridden by these options."""
         return with_options(self.settings.decoding, options)
 
     def direction(self, source: str | None = None, target: str | None = None, *, zero_shot: bool = False) -> Direction:
@@ -169,7 +168,6 @@ class Translator:
         return direction
 
     def limit(self, ids: Sequence[int], settings: DecodingSettings) -> int:
-        """Returns the maximum number of output tokens for a source."""
         return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))
 
     def _terms(self, glossary: TermSource | None) -> TermSearch | None:

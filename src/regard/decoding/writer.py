@@ -78,7 +78,6 @@ class Writer:
         return self.write([prompt], **options)[0].text
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
-        """Returns the model's decoding settings, overridden by these options."""
         return with_options(self.settings.decoding, options)
 
     def write(self, prompts: Iterable[str], stop: str | Sequence[str] = (), **options: Any) -> list[WriterOutput]:
@@ -176,7 +175,6 @@ def windows(length: int, longest: int) -> Iterator[tuple[int, int, int]]:
 
 
 def stop_strings(stop: str | Sequence[str]) -> list[str]:
-    """Returns a list of stop strings, from one string or several."""
     return list(require_texts([stop] if isinstance(stop, str) else stop, "stop"))
 
 

@@ -21,7 +21,6 @@ class Quality:
 
     @property
     def accuracy(self) -> float:
-        """The percentage of labels that are correct."""
         return 100 * sum(n for (right, given), n in self.confusions.items() if right == given) / max(1, self.count)
 
     @property
@@ -39,7 +38,6 @@ class Quality:
         return (*precision_recall_f1(both, predicted, right), right)
 
     def lines(self) -> list[str]:
-        """Formats accuracy and F1 as lines of text."""
         kind = "F1 of spans" if self.entities is not None else "macro F1"
         return [f"accuracy {self.accuracy:.2f} % ({self.count:,} labels)", f"{kind} {self.f1:.2f} %"]
 

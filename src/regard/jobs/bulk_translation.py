@@ -90,7 +90,6 @@ def translate_lines(
 
 
 def shards_folder(output: Path) -> Path:
-    """Returns the folder beside an output that contains its shards until it is complete."""
     return output.with_name(f"{output.name}.shards")
 
 

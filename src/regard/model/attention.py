@@ -181,13 +181,11 @@ class KeyValues:
         return self.fixed and self.length > 0
 
     def extend(self, keys: Tensor, values: Tensor) -> None:
-        """Appends keys and values to those of earlier positions."""
         if self.length:
             keys, values = torch.cat([self.keys, keys], 2), torch.cat([self.values, values], 2)
         self.keys, self.values = keys, values
 
     def select(self, rows: Tensor) -> None:
-        """Keeps these rows in this order."""
         if self.length:
             self.keys, self.values = self.keys[rows], self.values[rows]
 

@@ -81,7 +81,6 @@ class Masks:
         return Mask(*self.key, start, dropped, 2**16 / (2**16 - dropped))
 
     def copy(self) -> Masks:
-        """Returns a stream that continues with the same masks."""
         return Masks(self.key, self.used, self.strength)
 
 

@@ -90,7 +90,6 @@ def _sentences(mean: float) -> Iterable[list[str]]:
 def _write_sample(
     rows: list[str], folder: Path, form: str, whole: int, size: int | None = None, tokens: int | None = None
 ) -> Sample:
-    """Writes a sample to two files, a training set and a dev set."""
     dev_rows = min(DEV, len(rows) // 2)
     train, dev = folder / f"sample.{form}", folder / f"dev.{form}"
     dev.write_text("".join(rows[:dev_rows]), encoding="utf-8", newline="\n")

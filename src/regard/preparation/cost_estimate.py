@@ -251,7 +251,6 @@ def _decode_longest_batch(run: TrainingRun, sample: Sample) -> None:
 
 
 def _dev_size(settings: Settings, sample: Sample) -> int:
-    """Returns the size of the held-out dev set in pairs or characters."""
     if settings.task != "translate":
         return min(sample.whole // 20, MAX_HELD_OUT)
     return dev_size(settings.data.dev_pairs, sample.whole)
@@ -281,7 +280,6 @@ def _memory(run: TrainingRun, size: int) -> TrainingMemory:
 
 
 def _bytes(values: Iterable[object]) -> int:
-    """Returns the total size of those values that are tensors, in bytes."""
     return sum(value.numel() * value.element_size() for value in values if isinstance(value, Tensor))
 
 

@@ -170,7 +170,6 @@ def install_if_ready(output: Path) -> TrainingRequest | None:
 
 
 def has_same_request(output: Path, request: TrainingRequest) -> bool:
-    """Reports whether the run in a folder has exactly this request."""
     paths = [path for path in (output / NEW / REQUEST, output / TRAINING / REQUEST) if path.exists()]
     return bool(paths) and json.loads(paths[0].read_text(encoding="utf-8")) == json.loads(json.dumps(asdict(request)))
 

@@ -66,7 +66,6 @@ class SyntheticState:
 
     @classmethod
     def load(cls, folder: Path) -> SyntheticState | None:
-        """Returns the saved state, or None if there is none."""
         if not (folder / STATE).exists():
             return None
         values = json.loads((folder / STATE).read_text(encoding="utf-8"))

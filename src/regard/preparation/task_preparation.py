@@ -61,7 +61,6 @@ class TrainingRequest:
         return [*self.files, *self.dev, *self.test, *self.texts, *models]
 
     def start_settings(self) -> Settings | None:
-        """Returns the settings of the model to start from, or None."""
         return None if self.start is None else read_settings(Path(self.start))
 
 

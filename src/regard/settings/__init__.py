@@ -42,15 +42,11 @@ class DataSettings(Section):
         Literal["auto", "on", "off"],
         "keep the training pairs for --memory; auto: if they come from PO, MO, TMX or XLIFF files",
     ] = "auto"
-    max_characters: Annotated[
-        int, "maximum length of either side in characters; longer pairs are dropped", at_least(1, HUGE)
-    ] = 2000
+    max_characters: Annotated[int, "maximum characters per side; longer pairs are dropped", at_least(1, HUGE)] = 2000
     protect: Annotated[
         Literal["auto", "on", "off"], "learn to copy placeholders and tags; auto: if the corpus has .po or .tmx files"
     ] = "auto"
-    undecodable: Annotated[
-        Literal["error", "drop"], "how to handle lines that are not valid UTF-8: stop with an error, or drop them"
-    ] = "error"
+    undecodable: Annotated[Literal["error", "drop"], "what to do with lines that are not valid UTF-8"] = "error"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,9 +71,7 @@ class TokenizerSettings(Section):
     vocabulary: Annotated[int, "vocabulary size, including special tokens and bytes", at_least(300, HUGE)] = 10_000
     joint: Annotated[bool, "share one vocabulary between source and target"] = True
     sample: Annotated[int, "number of sentences per side used to learn the vocabulary", at_least(1, HUGE)] = 500_000
-    tags: Annotated[
-        tuple[str, ...], "special tokens that mark sources, such as target languages; filled in when needed"
-    ] = ()
+    tags: Annotated[tuple[str, ...], "special tokens that mark sources; filled in when needed"] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,16 +83,12 @@ class ModelSettings(Section):
     key_value_heads: Annotated[
         int | None, "number of key and value heads (grouped-query attention); none: same as heads", at_least(1)
     ] = None
-    key_width: Annotated[
-        int | None, "width of the queries and keys of one head (d_k); none: width / heads", at_least(1)
-    ] = None
-    value_width: Annotated[int | None, "width of the values of one head (d_v); none: width / heads", at_least(1)] = None
+    key_width: Annotated[int | None, "query and key width of a head (d_k); none: width / heads", at_least(1)] = None
+    value_width: Annotated[int | None, "value width of a head (d_v); none: width / heads", at_least(1)] = None
     hidden: Annotated[int, "width of the feed-forward layer (d_ff)", at_least(1)] = 2048
     encoder_layers: Annotated[int, "number of encoder layers", at_least(1, 500)] = 6
     decoder_layers: Annotated[int, "number of decoder layers", at_least(1, 500)] = 6
-    norm: Annotated[
-        Literal["post", "pre"], "normalize after each residual sum (post, the original) or before each sublayer (pre)"
-    ] = "post"
+    norm: Annotated[Literal["post", "pre"], "normalize after residual sums (post) or before sublayers (pre)"] = "post"
     norm_kind: Annotated[Literal["layer", "rms"], "LayerNorm, or RMSNorm (Zhang & Sennrich, 2019)"] = "layer"
     norm_epsilon: Annotated[float, "constant added to the variance for numerical stability", SHARE] = 1e-5
     activation: Annotated[
@@ -132,9 +122,7 @@ class ModelSettings(Section):
         Literal["transformer", "lstm", "gru"],
         "architecture: Transformer, or a recurrent network for comparison (no feed-forward layers, norms or positions)",
     ] = "transformer"
-    attends: Annotated[
-        bool, "whether a recurrent decoder attends to the source; false: it only gets the encoder's last state"
-    ] = True
+    attends: Annotated[bool, "recurrent only: attend to the source; false: pass only the encoder's last state"] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,12 +148,10 @@ class ModelSettings(Section):
 
     @property
     def head_width(self) -> int:
-        """The width K of one head's queries and keys."""
         return self.key_width or self.width // self.heads
 
     @property
     def head_value_width(self) -> int:
-        """The width of one head's values."""
         return self.value_width or self.width // self.heads
 
     @property
@@ -193,21 +179,15 @@ class TrainingSettings(Section):
     ] = False
     timeout: Annotated[int, "seconds without a response after which a process counts as lost", at_least(1, HUGE)] = 1800
     restarts: Annotated[int, "how many times --processes restarts training after losing a process", at_least(0)] = 3
-    optimizer: Annotated[
-        Literal["adam", "muon"], "Adam, or Muon for matrices and Adam for other weights (Jordan et al., 2024)"
-    ] = "adam"
+    optimizer: Annotated[Literal["adam", "muon"], "Adam, or Muon for weight matrices (Jordan et al., 2024)"] = "adam"
     learning_rate: Annotated[float, "peak learning rate", at_least(0)] = 1e-3
-    table_rate: Annotated[
-        float, "with Muon: learning rate of embeddings, norms and biases, relative to learning_rate", at_least(0)
-    ] = 4.0
+    table_rate: Annotated[float, "with Muon: rate of all other weights, relative to learning_rate", at_least(0)] = 4.0
     schedule: Annotated[
         Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"],
         "learning rate schedule after warm-up; paper: width^-0.5 min(step^-0.5, step warmup^-1.5), which ignores learning_rate",
     ] = "inverse-sqrt"
     warmup: Annotated[int, "number of updates during which the learning rate rises", at_least(0, HUGE)] = 1000
-    dropout_warmup: Annotated[
-        float, "epochs during which dropout rises from 0 to its full rate (Morerio et al., 2017)", at_least(0)
-    ] = 0.0
+    dropout_warmup: Annotated[float, "epochs in which dropout rises from 0 (Morerio et al., 2017)", at_least(0)] = 0.0
     betas: Annotated[tuple[float, ...], "Adam's decay rates of the first and second moment", CHANCE] = (0.9, 0.98)
     epsilon: Annotated[float, "constant added to Adam's denominator for numerical stability", at_least(0)] = 1e-9
     weight_decay: Annotated[float, "decoupled weight decay (AdamW); with Muon: for matrices only", at_least(0)] = 0.0
@@ -236,15 +216,9 @@ class TrainingSettings(Section):
         "dev metric for early stopping: chrf or bleu of translations, accuracy or f1 of labels, or the loss",
     ] = "chrf"
     patience: Annotated[int, "evaluations without improvement before training stops; 0: never stop", at_least(0)] = 8
-    average: Annotated[
-        int, "number of checkpoints averaged into the final weights: the best and its neighbours", at_least(1)
-    ] = 5
+    average: Annotated[int, "number of best checkpoints averaged into the final weights", at_least(1)] = 5
     history: Annotated[int, "number of snapshots of the weights to keep for regard look; 0: none", at_least(0)] = 0
-    adapters: Annotated[
-        int,
-        "rank of the low-rank adapters to train with --from (LoRA; Hu et al., 2021); 0: train all weights",
-        at_least(0),
-    ] = 0
+    adapters: Annotated[int, "with --from: rank of adapters (LoRA; Hu et al., 2021); 0: off", at_least(0)] = 0
     seed: Annotated[int, "random seed, for reproducible runs", at_least(0, HUGE)] = 1
     device: Annotated[str, "device to train on: auto, cpu, cuda, cuda:1, mps ..."] = "auto"
     precision: Annotated[
@@ -264,9 +238,7 @@ class DecodingSettings(Section):
     """Settings of search and sampling."""
 
     beam: Annotated[int, "beam size; 1: greedy search", at_least(1, 10_000)] = 5
-    length_penalty: Annotated[
-        float, "alpha of the length penalty; higher values favour longer outputs", Bounds(0, 10)
-    ] = 0.6
+    length_penalty: Annotated[float, "alpha of the length penalty; higher: longer outputs", Bounds(0, 10)] = 0.6
     penalty: Annotated[
         Literal["google", "power"],
         "form of the length penalty: ((5 + length) / 6) ^ alpha (Wu et al., 2016), or length ^ alpha (Marian, Hugging Face)",
@@ -283,16 +255,10 @@ class DecodingSettings(Section):
     ] = 0
     alternatives: Annotated[int, "number of other translations to return besides the best", at_least(0)] = 0
     alignment: Annotated[bool, "return each token's attention to the source tokens, from the last layer"] = False
-    temperature: Annotated[
-        float, "0: search for the best output; above 0: sample, higher values give more random output", at_least(0)
-    ] = 0.0
+    temperature: Annotated[float, "0: search; above 0: sample, more randomly with higher values", at_least(0)] = 0.0
     top_k: Annotated[int, "sample only among the k most probable tokens; 0: all", at_least(0, HUGE)] = 0
-    top_p: Annotated[
-        float, "sample only among the most probable tokens whose probabilities add up to this value; 1: all", SHARE
-    ] = 1.0
-    min_p: Annotated[
-        float, "sample only among tokens with at least this share of the highest probability; 0: all", SHARE
-    ] = 0.0
+    top_p: Annotated[float, "sample among the most probable tokens with this total probability; 1: all", SHARE] = 1.0
+    min_p: Annotated[float, "sample among tokens with at least this share of the highest probability", SHARE] = 0.0
     repetition_penalty: Annotated[
         float, "penalty for repeated tokens (Keskar et al., 2019); 1: off", Bounds(0.01, 100)
     ] = 1.0
@@ -308,9 +274,7 @@ class DecodingSettings(Section):
 class EmbeddingSettings(Section):
     """Settings of text embeddings."""
 
-    pooling: Annotated[
-        Literal["mean", "first"], "vector of a text: the mean of all states, or the state of the first token"
-    ] = "mean"
+    pooling: Annotated[Literal["mean", "first"], "vector of a text: mean of all states, or first state"] = "mean"
     normalize: Annotated[bool, "scale vectors to length 1, so that their dot product is their cosine similarity"] = True
 
 

@@ -31,7 +31,6 @@ class Direction:
 
 
 def directions_of(data: DataSettings) -> tuple[Direction, ...]:
-    """Returns the translation directions that a model was trained on."""
     several = [Direction(*name.split("-")) for name in data.directions]
     return tuple(several) or (Direction(data.source, data.target),)
 

@@ -86,7 +86,6 @@ def slot_pair(source: str, target: str, dice: Random | None = None) -> tuple[Slo
 
 
 def _occurrences(cut: CutText) -> list[tuple[str, int]]:
-    """Returns each piece together with the number of equal pieces before it."""
     seen: Counter[str] = Counter()
     occurrences = []
     for piece in cut.pieces:

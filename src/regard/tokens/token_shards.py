@@ -67,7 +67,6 @@ class Shards:
         return self._firsts[-1]
 
     def pair(self, row: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Returns the source and target tokens of one pair."""
         number = bisect_right(self._firsts, row) - 1
         ends, tokens = self._parts[number]
         last = 2 * (row - self._firsts[number]) + 1

@@ -148,7 +148,6 @@ class Tokenizer:
             return list(self._inner.encode(text, add_special_tokens=False).ids)
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each word of a text."""
         return self.encode_batch(words)
 
     def continues(self) -> list[bool]:

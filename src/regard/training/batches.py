@@ -63,7 +63,6 @@ class Batch:
         return self.inputs.numel() if self.keep is None else int(self.keep.sum())
 
     def share(self, part: int, parts: int) -> Self:
-        """Returns every `parts`-th row, starting with row `part`."""
         return self._map(lambda tensor: tensor[part::parts])
 
     def to(self, device: torch.device) -> Self:

@@ -160,7 +160,6 @@ class StateFiles:
 
 
 def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer, mean: RunningMean) -> Iterator[tuple[str, Tensor]]:
-    """Yields this process's part of all tensors to save, with their names."""
     for name, tensor in parameters(model).items():
         yield f"model.{name}", local_part(tensor)
     for name, tensor in mean.values.items():
@@ -198,7 +197,6 @@ def _states(folder: Path) -> dict[int, list[Path]]:
 
 
 def write_sealed(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes a safetensors file atomically, with a checksum of its content."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_tensors(path, plain, {**(metadata or {}), CHECKSUM: checksum(plain, metadata or {})})
 

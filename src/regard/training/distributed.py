@@ -90,7 +90,6 @@ class ProcessGroup:
         yield
 
     def sum(self, *values: float) -> list[float]:
-        """Sums each of these numbers over all processes."""
         if self.size == 1:
             return list(values)
         numbers = torch.tensor(values, dtype=torch.float64)
@@ -99,7 +98,6 @@ class ProcessGroup:
         return numbers.tolist()
 
     def any(self, *flags: bool) -> list[bool]:
-        """Reports for each flag whether it is set in any process."""
         return [count > 0 for count in self.sum(*flags)]
 
     def map_rows(self, function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:

@@ -36,7 +36,6 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 
 
 def require_precision(training: TrainingSettings, device: torch.device) -> None:
-    """Raises SettingsError if the device does not support the precision."""
     if training.precision == "float16" and device.type == "cpu":
         raise SettingsError("training.precision = float16 needs a GPU: use bfloat16 or float32")
 

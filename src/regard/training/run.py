@@ -85,7 +85,6 @@ class TrainingRun:
 
     @property
     def work(self) -> Path:
-        """The folder of files that only training needs."""
         return self.folder / TRAINING
 
     def plan(self, epoch: int) -> Sequence[Rows]:

@@ -73,7 +73,6 @@ def snapshot_path(folder: Path, step: int) -> Path:
 
 
 def prune_snapshots(folder: Path, keep: Sequence[int]) -> None:
-    """Deletes the snapshots of all other steps."""
     wanted = {snapshot_path(folder, step) for step in keep}
     for path in folder.glob("step-*.safetensors"):
         if path not in wanted:
@@ -81,7 +80,6 @@ def prune_snapshots(folder: Path, keep: Sequence[int]) -> None:
 
 
 def delete_snapshots_after(folder: Path, step: int) -> None:
-    """Deletes the snapshots of all later steps."""
     for path in folder.glob("step-*.safetensors"):
         if path > snapshot_path(folder, step):
             path.unlink()

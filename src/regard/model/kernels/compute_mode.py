@@ -39,7 +39,6 @@ _mode = ContextVar("mode", default=DEFAULT)
 
 
 def mode() -> Mode:
-    """Returns the mode of the current thread."""
     return _mode.get()
 
 

@@ -53,7 +53,6 @@ class ClassificationTraining(Task):
             yield self.make_batch(self.dev, rows)
 
     def make_batch(self, examples: Examples, rows: Rows) -> LabelBatch:
-        """Returns a batch of these examples, padded to the same length."""
         texts, segments, labels = [], [], list[Any]()
         for row in rows:
             ids, marks = (side.tolist() for side in examples.pair(int(row)))

@@ -181,7 +181,6 @@ class FillingTraining(Task):
 
     @torch.inference_mode()
     def report(self, contents: Contents, name: str) -> list[str]:
-        """Reports perplexity and accuracy at the gaps."""
         stream = Stream(self.work / name)
         losses = [self.loss(contents.model, batch, 0.0) for batch in self.batches_of(stream)]
         surprise, count = sum(loss.surprise for loss in losses), sum(loss.tokens for loss in losses)

@@ -48,7 +48,6 @@ class WritingTraining(Task):
 
     @property
     def rows(self) -> int:
-        """The number of windows in a batch."""
         return max(1, self.settings.training.batch_tokens // self.length)
 
     def plan(self, epoch: int) -> Sequence[Rows]:
@@ -61,7 +60,6 @@ class WritingTraining(Task):
         return self.cut(self.train, rows, self.length)
 
     def cut(self, stream: Stream, starts: Rows, length: int) -> TextBatch:
-        """Returns the windows with these start positions."""
         tokens, numbers = stream.take(starts, length + 1), stream.document_numbers(starts, length + 1)
         labels = tokens[:, 1:].copy()
         if self.specials.begin != self.specials.end:  # otherwise, one token ends a document and begins the next
