@@ -177,7 +177,7 @@ def test_a_model_that_starts_from_it_keeps_its_directions(trained: tuple[Path, l
     assert (settings.data.directions, settings.tokenizer.tags) == (tuple(FOUR), ("de", "fr", "en"))
     with pytest.raises(DataError, match="no pairs for the direction en-fr"):
         list(train(files[:2], tmp_path / "fewer", overrides=brief, start=trained[0]))
-    with pytest.raises(SettingsError, match=r"to translate into es: it has de, fr, en"):
+    with pytest.raises(SettingsError, match=r"to translate into es, because its vocabulary only has de, fr, en tags"):
         list(train(files, tmp_path / "none", overrides={**brief, "data.directions": "en-es"}, start=trained[0]))
 
 

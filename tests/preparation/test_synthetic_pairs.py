@@ -463,7 +463,7 @@ def test_a_request_of_an_older_version_is_read() -> None:
             b"a\tb\n",
             "mono.tsv",
             DataError,
-            "mono.tsv: .tsv is not plain text: text to translate back is plain text, one sentence per line",
+            "mono.tsv: .tsv is not plain text: --back-translate takes plain text, one sentence per line",
         ),
         (None, "mono.back", DataError, r"mono.back: cannot be read"),
     ],
@@ -503,4 +503,4 @@ def test_the_reverse_model_must_fit(corpus: list[Path], mono: Path, tmp_path: Pa
         start=tmp_path / "same",
         overrides={},
     )
-    refuse(SettingsError, "which the task write cannot use", overrides={"task": "write"})
+    refuse(SettingsError, "--back-translate does not apply to the task write", overrides={"task": "write"})

@@ -138,7 +138,7 @@ def test_an_incomplete_state_is_ignored(tmp_path: Path) -> None:
 def test_a_state_of_another_model_is_refused(tmp_path: Path) -> None:
     for model, wrong in (
         (nn.Linear(2, 3), "weight has the shape"),
-        (nn.Linear(2, 2, bias=False), "does not have"),
+        (nn.Linear(2, 2, bias=False), "does not belong to this model"),
         (nn.Sequential(nn.Linear(2, 2)), "is missing"),
     ):
         other = nn.Linear(2, 2)

@@ -75,7 +75,7 @@ def test_every_recipe_with_a_shape_is_covered() -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"preset": "tiny"}, "a preset sets the model.s shape, .*: leave out the preset tiny"),
+        ({"preset": "tiny"}, "the preset tiny sets the model.s shape, .*: leave it out"),
         ({"model.width": "9"}, r"model\.width comes from the --from model \(32\) and cannot be changed"),
         ({"tokenizer.vocabulary": 700}, r"tokenizer\.vocabulary comes from the --from model \(300\)"),
         ({"model.widht": 9}, r"unknown setting model\.widht; did you mean model\.width\?"),

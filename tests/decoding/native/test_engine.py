@@ -113,8 +113,8 @@ def test_a_library_that_was_not_built_or_cannot_be_loaded(tmp_path: Path, monkey
     ("options", "message"),
     [
         ({"engine": "native", "device": "cuda"}, "the native engine cannot be used: it does not run on cuda"),
-        ({"precision": "int8", "engine": "torch"}, "int8, which only the native engine has, cannot be used"),
-        ({"precision": "int8", "device": "cuda"}, "int8, which only the native engine has, cannot be used"),
+        ({"precision": "int8", "engine": "torch"}, "int8, which needs the native engine, cannot be used"),
+        ({"precision": "int8", "device": "cuda"}, "int8, which needs the native engine, cannot be used"),
         ({"engine": "abacus"}, "unknown engine abacus: use auto, native or torch"),
         ({"precision": "int4"}, "unknown precision int4: use auto, float32 or int8"),
     ],
