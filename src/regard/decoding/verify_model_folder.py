@@ -43,7 +43,7 @@ def find_faults(folder: Path, *, compare: bool = True) -> list[str]:
 
 
 def _failure(check: Callable[[], object]) -> str:
-    """Returns the message with which a check fails, or an empty text."""
+    """Runs a check and returns its error message, or an empty string."""
     try:
         check()
     except RegardError as error:

@@ -20,7 +20,7 @@ MAX_LABELS = 1000
 
 
 class LabelPreparation(Preparation):
-    """Prepares texts for the task classify, which must fit into memory."""
+    """Prepares texts for the task classify; all texts must fit into memory."""
 
     starts_from: ClassVar = {"classify": ("fill", "embed", "classify")}
 

@@ -199,7 +199,7 @@ class TrainingSettings(Section):
     label_smoothing: Annotated[float, "probability spread over all tokens (Szegedy et al., 2016)", CHANCE] = 0.1
     subword_sampling: Annotated[
         float,
-        "probability of skipping a BPE merge when each epoch segments the pairs anew (Provilkov et al., 2020; unigram: Kudo, 2018); 0: off",
+        "probability of skipping each BPE merge, with new segmentations in every epoch (Provilkov et al., 2020; unigram: Kudo, 2018); 0: off",
         Bounds(0, 0.9),
     ] = 0.0
     ema: Annotated[

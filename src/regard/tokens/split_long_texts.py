@@ -9,9 +9,9 @@ from regard.errors import InputError
 from regard.tokens.clean_text import tidy
 
 BREAKS = (
-    re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*"),  # sentences
-    re.compile(r"(?<=[,;:])\s+|(?<=[，；：、])\s*"),  # clauses
-    re.compile(r"\s+"),  # words
+    re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*"),  # between sentences
+    re.compile(r"(?<=[,;:])\s+|(?<=[，；：、])\s*"),  # between clauses
+    re.compile(r"\s+"),  # between words
 )
 
 
