@@ -20,7 +20,7 @@ def _advice() -> dict[str, Any]:
 
 
 def _describe(kind: str, path: Path) -> str:
-    """Completes a description with advice for `path`; `kind` is a key of [models] in the TOML file, or a description."""
+    """Completes a description with advice for `path`; `kind` is a key of [models], or a description."""
     folder = path.parent
     named = (folder / "model.toml").is_file() or (folder / "config.json").is_file()
     whole = "specify the whole Hugging Face folder, with config.json and the tokenizer files"
