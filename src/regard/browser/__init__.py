@@ -1,1 +1,1 @@
-"""A model in a browser: the tokenizer in JavaScript, with the tokens of Python, for pages that need no server."""
+"""A model in a browser, without a server: the tokenizer, the engine in WebAssembly, and the page of a translator."""

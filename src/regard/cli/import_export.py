@@ -10,11 +10,12 @@ from regard.cli.shared_flags import Verbs
 
 IMPORT = """Converts a Hugging Face folder (BERT, RoBERTa, DistilBERT, GPT-2, Llama, Mistral, MarianMT or
 sentence-transformers) or a llama2.c .bin file to a model folder of Regard."""
-EXPORT = "Converts a model to the format of Hugging Face Transformers, CTranslate2 or ONNX."
+EXPORT = """Converts a model to the format of Hugging Face Transformers, CTranslate2 or ONNX, or a translator to a page:
+one HTML file that translates in any recent browser, without a server and without the network."""
 QUANTIZE = """Writes a smaller copy of a model: all matrices are stored in int8, and the token embeddings of a
 translator in 16 bits. The native engine computes with the integers, and PyTorch converts them back to floating-point
 numbers."""
-FORMATS = ("huggingface", "ctranslate2", "onnx")
+FORMATS = ("huggingface", "ctranslate2", "onnx", "page")
 
 
 def add(verbs: Verbs) -> None:
@@ -27,7 +28,7 @@ def add(verbs: Verbs) -> None:
     parser = verbs.add_parser("export", help="export a model for another program", description=EXPORT, run=_export)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
     parser.add_argument("--to", choices=FORMATS, required=True, help="format of the export")
-    _add_output(parser, "where to write the files", "export")
+    _add_output(parser, "where to write the files; for a page, a name that ends in .html", "export")
 
     about = "reduce a model to about a third of its size"
     parser = verbs.add_parser("quantize", help=about, description=QUANTIZE, run=_quantize)
