@@ -102,10 +102,10 @@ def test_the_same_seed_draws_the_same_and_what_is_equivalent_is_not_drawn() -> N
 
 
 def test_every_line_of_the_page_about_an_equivalent_mutant_is_understood() -> None:
-    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if "` → `" in line]
-    assert len(equivalent()) == len(lines) > 5
+    page = PAGE.read_text(encoding="utf-8")
+    assert len(equivalent()) == page.count("→") > 5
     found = {mutant.key for path in {key[0] for key in equivalent()} for mutant in mutants_in(path)}
-    assert equivalent() & found
+    assert equivalent() <= found, "an entry is about a line that the source no longer has"
 
 
 def mutants_in(path: str) -> list[Mutant]:
