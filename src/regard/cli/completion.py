@@ -17,7 +17,7 @@ ABOUT = """Prints a completion script. Add it to the start-up files of your shel
 def add(verbs: Verbs, parser: Parser) -> None:
     start, about = partial(run, verbs=verbs, parser=parser), "print a completion script for your shell"
     verb = verbs.add_parser("completion", help=about, description=ABOUT, run=start)
-    verb.add_argument("shell", choices=("bash", "fish", "zsh"), help="the shell that will read the script")
+    verb.add_argument("shell", choices=("bash", "fish", "zsh"), help="shell to generate the completion script for")
 
 
 def run(arguments: argparse.Namespace, verbs: Verbs, parser: Parser) -> int:

@@ -51,7 +51,7 @@ def add(verbs: Verbs) -> None:
     embed = verbs.add_parser(
         "embed", help="turn texts into vectors, or find similar texts", description=EMBED, run=_embed
     )
-    embed.add_argument("model", metavar="MODEL", help="a model folder with any encoder")
+    embed.add_argument("model", metavar="MODEL", help="folder of any model that has an encoder")
     embed.add_argument("file", nargs="?", metavar="FILE", help=file_help)
     embed.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write the vectors to this .npy or .jsonl file"

@@ -185,7 +185,7 @@ def _figures(report: LoadReport) -> dict[str, Any]:
 
 
 def _print_report(figures: Mapping[str, Any]) -> None:
-    """Prints the figures, and their ratios, which depend less on the other load of the machine."""
+    """Prints the figures and their ratios, which are less sensitive to other load on the machine."""
     offline, one, many = (figures[name] for name in ("offline", "one", "many"))
     if offline:
         print(f"offline      {offline:.1f} sentences/s, in large batches")

@@ -48,7 +48,7 @@ def add(verbs: flags.Verbs) -> None:
     add(
         "--protect",
         action="store_true",
-        help="keep placeholders, tags and addresses unchanged, as is always done in documents",
+        help="keep placeholders, tags and addresses unchanged (always on when translating documents)",
     )
     add("--plain", action="store_true", help="read FILE as plain text, one sentence per line, whatever its suffix")
     text = "a CSV, TSV (source, target, forbidden, note) or TBX file of required and forbidden terms"

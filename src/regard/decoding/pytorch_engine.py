@@ -173,7 +173,7 @@ class TorchSearch:
         return TranslationStep(self.model, sources, self.specials, after)
 
     def _allowed(self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints]) -> Tensor | None:
-        """Returns a mask [B, V] of the tokens that the shortlist allows for each source or constraints require."""
+        """Returns a [B, V] mask of the tokens allowed by each source's shortlist or required by its constraints."""
         if self.shortlist is None:
             return None
         allowed = torch.zeros(len(sources), self.model.logits.out_features, dtype=torch.bool)

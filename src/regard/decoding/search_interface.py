@@ -79,7 +79,9 @@ class Constraints:
 
     def __post_init__(self) -> None:
         if not all(item and all(item) for item in self.required) or not all(self.forbidden):
-            raise ValueError("constraints must not have items without sequences, or empty sequences")
+            raise ValueError(
+                "every item in constraints must contain at least one sequence, and no sequence may be empty"
+            )
 
     def __bool__(self) -> bool:
         return bool(self.required or self.forbidden)

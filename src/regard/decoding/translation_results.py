@@ -65,7 +65,7 @@ SearchAgain = Callable[[Sequence[int], Sequence[Constraints], DecodingSettings],
 
 
 class TermSearch(Protocol):
-    """Glossary terms as tokens of a model, which a search can enforce."""
+    """Glossary terms, tokenized for a model, that a search can be made to include."""
 
     def keep(
         self, texts: Sequence[str], results: list[list[Hypothesis]], search: SearchAgain, settings: DecodingSettings

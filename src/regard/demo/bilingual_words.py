@@ -90,7 +90,7 @@ class VerbChoice(str):
 
     @classmethod
     def parse(cls, name: str) -> VerbChoice:
-        """Raises an error if the verb is unknown."""
+        """Returns the verb with this name, with or without "not"; raises an error if it is unknown."""
         require_known(str(name).removeprefix("not "), VERBS, "verb")
         return cls(name)
 

@@ -99,7 +99,13 @@ def generate_corpus(name: str) -> dict[str, list[tuple[str, str]]]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m regard.demo.train_example_models")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)} (all of them)")
-    parser.add_argument("-o", "--output", type=Path, default=FOLDER, help="folder of the models (in the package)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=FOLDER,
+        help="folder to save the models in (default: the one inside the package)",
+    )
     chosen = parser.parse_args(arguments)
     for name in chosen.names or NAMES:
         if name not in NAMES:

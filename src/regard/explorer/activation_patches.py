@@ -151,7 +151,7 @@ def mean_so_far(x: Tensor) -> Tensor:
 
 
 def level(masked: Tensor) -> Tensor:
-    """Replaces scores by zero, except masked ones, so that the weights become uniform."""
+    """Sets all unmasked attention scores to zero, so that the attention weights become uniform."""
     return torch.zeros_like(masked).masked_fill(masked == -torch.inf, -torch.inf)
 
 

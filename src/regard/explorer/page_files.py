@@ -14,7 +14,7 @@ INLINE = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 
 def inline_hashes(index: bytes) -> list[str]:
-    """Returns the hashes of the inline scripts of a page in the form that a policy needs."""
+    """Returns the hashes of a page's inline scripts, formatted for a Content-Security-Policy header."""
     digests = (hashlib.sha256(script).digest() for script in INLINE.findall(index))
     return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
 

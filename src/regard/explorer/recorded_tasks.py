@@ -80,7 +80,7 @@ def forced_tokens(anatomy: Anatomy, request: RunRequest, room: int) -> tuple[tup
     specials = lexicon.tokenizer.specials
     for token in request.prefix or ():
         if not 0 <= token < lexicon.tokenizer.size or token in lexicon.special:
-            raise InputError(f"prefix: {token} is not the id of a token that the model can write")
+            raise InputError(f"prefix: {token} is not the id of a token the model can generate")
     if request.target is None:
         return tuple(request.prefix or ()), []
     ids, _ = lexicon.cut(request.target, rest=anatomy.task == "write")

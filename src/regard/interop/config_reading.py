@@ -191,7 +191,9 @@ def _encoder_settings(config: Config, shape: dict[str, Any], tensors: dict[str, 
         if any(name in tensors for name in used):  # of two biases, Hugging Face uses the one of the output layer
             tensors.pop(bias, None)
         if roberta and shape["activation"] != "gelu":
-            raise ModelError(f"{config.path}: hidden_act must be gelu, which the head for filling gaps always uses")
+            raise ModelError(
+                f"{config.path}: hidden_act must be gelu, because the masked-language-model head always uses it"
+            )
         return {"task": "fill", "model": shape}
     for name in family.foreign_names("label.weight"):
         if name in tensors:

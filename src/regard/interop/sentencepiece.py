@@ -164,7 +164,7 @@ def as_tokenizer(
 
 
 def _unigram(model: SentencePiece, ids: Mapping[str, int], named: set[str], size: int) -> models.Unigram:
-    """Builds the unigram model; `named` pieces keep their names although text is never split into them."""
+    """Builds the unigram model; pieces in `named` stay in the vocabulary, but segmentation never produces them."""
     normal = [piece.score for piece in model.pieces if piece.kind == NORMAL] or [-1.0]
     lowest, highest = min(normal), max(normal)
     never = 10 * min(lowest, -1.0)  # worse than splitting a piece into characters

@@ -61,7 +61,7 @@ class Mask(NamedTuple):
     first_key: int
     second_key: int
     start: int  # number of the first block of random bits
-    dropped: int  # elements whose 16 bits are below this value are dropped
+    dropped: int  # elements whose 16 random bits are below this threshold are dropped
     scale: float  # factor of the other elements, which preserves the mean
 
 

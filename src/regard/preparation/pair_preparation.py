@@ -329,7 +329,9 @@ def require_tags(settings: Settings, request: TrainingRequest) -> None:
             f"has {', '.join(tags) or 'no'} tags"
         )
     if settings.data.protect == "on" and not set(SLOTS) <= set(tags):
-        raise SettingsError("data.protect = on needs slots, which the --from model does not have: leave it out")
+        raise SettingsError(
+            "data.protect = on requires slots, which the model passed with --from does not have: remove data.protect"
+        )
     if settings.data.directions and {"source", "target"} & request.given.get("data", {}).keys():
         raise SettingsError(
             "data.source and data.target name one direction, but data.directions names "

@@ -205,6 +205,6 @@ def chat_logprobs(found: Mapping[str, Any] | None) -> JsonObject | None:
 
 
 def describe_token(token: str, value: float) -> JsonObject:
-    """Returns a token with its log-probability and bytes; a token for a single byte is written as ⟨E2⟩."""
+    """Returns a token with its log-probability and bytes; single-byte tokens are shown in hex, e.g. ⟨E2⟩."""
     byte = re.fullmatch("⟨([0-9A-F]{2})⟩", token)
     return {"token": token, "logprob": value, "bytes": [int(byte[1], 16)] if byte else list(token.encode())}

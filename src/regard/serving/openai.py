@@ -205,7 +205,7 @@ def describe_usage(read: int, written: int) -> dict[str, int]:
 
 
 def answer_head(prefix: str, kind: str, model: str) -> JsonObject:
-    """Returns the first fields of every answer and of every chunk of a stream."""
+    """Returns the leading fields shared by every response and every streamed chunk."""
     return {"id": f"{prefix}-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
 
 

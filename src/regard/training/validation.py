@@ -104,7 +104,7 @@ def history_steps(count: int, steps: int) -> list[int]:
 
 
 def keep_in_history(run: TrainingRun, *, last: bool = False) -> None:
-    """Writes the weights in half precision if this step is the last one or belongs to the history."""
+    """Saves the weights in half precision if this is the last step or a step of `training.history`."""
     count, step = run.settings.training.history, run.state.step
     if count and (last or step in history_steps(count, run.settings.training.steps)):
         with run.whole_model(mean=False) as model:

@@ -158,7 +158,7 @@ class PackedModel:
         return _read(_call("regard_search", "the native engine stopped", self._handle, request), read)
 
     def open(self, request: SearchRequest) -> RunningSearch:
-        """Starts a search with the options of a request, which sentences can join later."""
+        """Starts a search with a request's options; sentences can be added to it later."""
         return RunningSearch(self, _call("regard_open", "the native engine cannot start", self._handle, request))
 
 

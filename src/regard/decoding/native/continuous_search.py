@@ -26,7 +26,7 @@ class _Sentence(NamedTuple):
 
 
 class LiveSearch:
-    """A search with fixed options, which sentences can join from any thread."""
+    """A search with fixed options, to which any thread can add sentences."""
 
     def __init__(
         self, search: NativeSearch, settings: DecodingSettings, report: ReportOutcomes, *, followed: bool = False

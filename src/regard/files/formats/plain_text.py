@@ -50,7 +50,7 @@ def is_surely_utf8(data: bytes) -> bool:
 
 
 def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """Yields the pairs of two plain files with the same number of lines."""
+    """Yields line pairs from two plain-text files with the same number of lines."""
     for number, (left, right) in aligned_lines([source, target], "line n of one must translate line n of the other"):
         source_text = decode(left, source, number, data, report)
         target_text = None if source_text is None else decode(right, target, number, data, report)

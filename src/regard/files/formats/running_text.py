@@ -46,7 +46,7 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
 
 
 def _lines(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str | None, Location]]:
-    """Yields the lines of a file with their line ends, and None at the end of each document."""
+    """Yields the lines of a file with their line endings, and None at the end of each document."""
     number = 0
     for number, text in plain.decoded_lines(path, data, report):
         where = Location(str(path), number)

@@ -1,4 +1,4 @@
-"""Trains classifiers of texts, of pairs of texts, or of the words of a text."""
+"""Trains classifiers for texts, text pairs, or the individual words of a text."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ function runWriting(model, request, settings) {
 /** The tokens that the output must begin with, and a warning if they had to be cut off. */
 function forcedTokens(model, { prefix, target }, room) {
   const lexicon = model.lexicons[model.network.written];
-  for (const token of prefix ?? []) if (token < 0 || token >= lexicon.size || lexicon.special.has(token)) throw new InputError(`prefix: ${token} is not the id of a token that the model can write`);
+  for (const token of prefix ?? []) if (token < 0 || token >= lexicon.size || lexicon.special.has(token)) throw new InputError(`prefix: ${token} is not the id of a token the model can generate`);
   if (target === null) return { forced: prefix ?? [], warnings: [] };
   const { ids } = lexicon.cut(target, { rest: model.network.task === "write" });
   if (ids.includes(lexicon.specials.unknown)) throw new InputError("target: contains characters that are not in the model's vocabulary; remove them");
