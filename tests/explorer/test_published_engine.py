@@ -15,9 +15,13 @@ from regard.demo import GLASS
 from regard.errors import InputError
 from regard.explorer import embedding_space as space, weight_matrices as weights
 from regard.explorer.ablation import ablate
+from regard.explorer.displayed_tokens import Lexicon
 from regard.explorer.model_explorer import Explorer
+from regard.explorer.published_site import check_publishable
+from regard.tokens.imported_vocabulary import ImportedTokenizer
+from regard.tokens.tokenizer import Specials
 from tests.explorer.published_engine import Engine, compare, differences, published
-from tests.explorer.toys import GREEDY, SHAPES, TEXT, explorer
+from tests.explorer.toys import GREEDY, SHAPES, TEXT, TOKENIZER, explorer
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="no node here: apt-get install nodejs")
 
@@ -214,3 +218,11 @@ def test_wrong_requests_have_the_same_messages(tmp_path: Path) -> None:
             status, answer = engine.ask("api/run", request)
             assert status in (400, 404)
             assert answer["error"] == " ".join(str(caught.value).split()), request
+
+
+def test_a_model_with_an_imported_vocabulary_is_refused() -> None:
+    made = explorer("write")
+    imported = ImportedTokenizer(TOKENIZER.model, Specials(), TOKENIZER.size)
+    made.anatomy.lexicons["text"] = Lexicon(imported)
+    with pytest.raises(InputError, match="vocabulary"):
+        check_publishable(made)
