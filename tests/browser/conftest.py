@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from regard.cli.look import listen
 from regard.explorer.http_api import create_app
-from regard.explorer.model_explorer import Explorer
+from regard.explorer.model_explorer import Explorer, Run
 from regard.explorer.published_site import publish
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -163,3 +163,16 @@ def downloads(page: Page, press: Callable[[], object], folder: Path) -> Path:
     path = folder / waiting.value.suggested_filename
     waiting.value.save_as(path)
     return path
+
+
+REQUEST = """async (link) => {
+  const { engine } = await import("regard/model-data-client.js");
+  return engine && (await (await engine.request(link)).json()).request;
+}"""
+
+
+def shown(explorer: Explorer, page: Page) -> Run:
+    """The run that the page shows, as PyTorch computes it."""
+    link = page.locator("a[href$='.json']").first.get_attribute("href") or ""
+    request = page.evaluate(REQUEST, link)  # of a published page, whose run the server has not seen
+    return explorer.find(Path(link).stem) if request is None else explorer.run(request)

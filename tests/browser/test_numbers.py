@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page
 
-from regard.explorer.model_explorer import Explorer, Run
-from tests.browser.conftest import Watched, downloads
+from regard.explorer.model_explorer import Explorer
+from tests.browser.conftest import Watched, downloads, shown
 from tests.browser.models import ARRANGEMENTS, SENTENCE, arranged
 from tests.cli.running import process
 
@@ -23,19 +23,6 @@ def table(page: Page) -> list[list[float]]:
     rows = page.locator("figure table").first.locator("tbody tr").all()
     read = lambda text: float(text.replace("−∞", "-inf").replace("∞", "inf").replace("−", "-"))  # noqa: E731
     return [[read(cell) for cell in row.locator("td").all_inner_texts()] for row in rows]
-
-
-REQUEST = """async (link) => {
-  const { engine } = await import("regard/model-data-client.js");
-  return engine && (await (await engine.request(link)).json()).request;
-}"""
-
-
-def shown(explorer: Explorer, page: Page) -> Run:
-    """The run that the page shows, as PyTorch computes it."""
-    link = page.locator("a[href$='.json']").first.get_attribute("href") or ""
-    request = page.evaluate(REQUEST, link)  # of a published page, whose run the server has not seen
-    return explorer.find(Path(link).stem) if request is None else explorer.run(request)
 
 
 @pytest.mark.parametrize("name", list(ARRANGEMENTS))

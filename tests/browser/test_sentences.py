@@ -17,7 +17,7 @@ from regard.explorer import embedding_space as space
 from regard.explorer.ablation import ablate
 from regard.explorer.model_explorer import Explorer, Run
 from regard.weights import parameters
-from tests.browser.conftest import Watched
+from tests.browser.conftest import Watched, shown
 from tests.browser.models import SENTENCE, arranged
 from tests.explorer.toys import explorer as toy
 
@@ -40,11 +40,6 @@ def where(selected: str, differences: Mapping[str, object] | None = None, **more
 
 def words(page: Page, selector: str = "#main") -> str:
     return re.sub(r"\s+", " ", page.inner_text(selector)).replace("−", "-")
-
-
-def shown(explorer: Explorer, page: Page) -> Run:
-    """The run that is A."""
-    return explorer.find(Path(page.locator("a[href$='.safetensors']").first.get_attribute("href") or "").stem)
 
 
 @pytest.mark.parametrize("name", list(NEVER))
@@ -271,6 +266,7 @@ def test_stories_tell_how_this_model_works(watched: Watched, serve: Callable[[Ex
     assert page.query_selector(".receipt") is None
 
 
+@pytest.mark.usefixtures("needs_server")
 def test_the_map_of_embeddings_says_which_pieces_it_shows(watched: Watched, address: str, glass: Explorer) -> None:
     page = watched.open(address + where("view=space", text=TIRED))
     assert (

@@ -67,6 +67,8 @@ def differences(ours: Any, theirs: Any, place: str = "") -> Iterator[str]:
             yield f"{place}: {len(ours)} and {len(theirs)} items"
         for i, (mine, other) in enumerate(zip(ours, theirs, strict=False)):
             yield from differences(mine, other, f"{place}[{i}]")
+    elif place.endswith(".drawn") and ours != theirs:
+        yield f"{place}: {ours} and {theirs}"
     elif isinstance(ours, float) and isinstance(theirs, int | float) and not isinstance(theirs, bool):
         if not math.isclose(ours, theirs, rel_tol=CLOSE, abs_tol=CLOSE_ANSWER):
             yield f"{place}: {ours} and {theirs}"
