@@ -6,7 +6,7 @@ import json
 import random
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -52,7 +52,7 @@ SLOTTED = [
 ]
 
 
-def trained(kind: str) -> Tokenizer:
+def trained(kind: Literal["bpe", "unigram"]) -> Tokenizer:
     pairs = generate_splits(300, 5, 30).train
     texts = [text for pair in pairs for text in (pair.source, pair.target)] + FOREIGN * 3
     return Tokenizer.train(
@@ -93,7 +93,7 @@ def results(tokenizer: Tokenizer, data: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_tokens_and_texts_are_those_of_python(kind: str, tmp_path: Path) -> None:
+def test_tokens_and_texts_are_those_of_python(kind: Literal["bpe", "unigram"], tmp_path: Path) -> None:
     tokenizer, dice = trained(kind), random.Random(2)
     ids = [[dice.randrange(tokenizer.size) for _ in range(dice.randrange(30))] for _ in range(500)]
     ids += [[5 + dice.randrange(256) for _ in range(dice.randrange(12))] for _ in range(500)]  # bytes, rarely UTF-8

@@ -18,6 +18,8 @@ from regard.demo import GLASS
 from regard.demo.sentence_generator import generate_splits
 from regard.errors import InputError, ModelError
 from regard.interop import page as export
+from regard.model_folder import read_settings
+from regard.weights import read_folder
 from tests.browser.conftest import Watched
 
 AROUND = 300_000
@@ -98,10 +100,10 @@ def test_the_page_is_accessible_and_fits_a_small_screen(
 
 
 def test_a_damaged_page_says_so(browser: Browser, file: Path, tmp_path: Path) -> None:
-    model = export.packed_model(export.read_folder(GLASS))
+    model = export.packed_model(read_folder(GLASS))
     damaged = bytearray(model)
     damaged[5000] ^= 1
-    settings = export.read_settings(GLASS)
+    settings = read_settings(GLASS)
     text = export.page_of("glass", settings, bytes(damaged), (GLASS / "tokenizer.json").read_bytes())
     (tmp_path / "damaged.html").write_text(text)
     context = browser.new_context(offline=True)
@@ -133,7 +135,7 @@ def test_other_outputs_and_models_are_refused(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(export, "MOST_BYTES", 10_000)
     with pytest.raises(InputError, match=r"has 0 MB in int8; a page holds at most 0 MB"):
         export.export_model(GLASS, tmp_path / "b.html")
-    settings = export.read_settings(GLASS)
+    settings = read_settings(GLASS)
     monkeypatch.setattr(export, "read_settings", lambda _: replace(settings, task="write"))
     with pytest.raises(ModelError, match="a model that translates, but the task of this one is write"):
         export.export_model(GLASS, tmp_path / "b.html")

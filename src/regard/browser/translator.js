@@ -59,7 +59,7 @@ export class Translator {
   plain(cuts, into) {
     const rows = cuts.map((cut) => this.parts(cut, into)), all = rows.flat(), { decoding } = this.settings;
     const found = this.engine.search(all.map((part) => [...part.ids, this.settings.end]), {
-      ...decoding, limits: all.map((part) => Math.trunc(Math.min(decoding.maxRatio * part.ids.length + 20, this.settings.maxLength))),
+      ...decoding, neverGenerated: this.target.neverGenerated, limits: all.map((part) => Math.trunc(Math.min(decoding.maxRatio * part.ids.length + 20, this.settings.maxLength))),
     });
     let next = 0;
     return rows.map((parts) => parts.map((part) => part.gap + this.decode(part, found[next++].tokens)).join(""));

@@ -18,6 +18,7 @@ from regard.model_folder import TOKENIZER, check_folder, read_settings
 from regard.settings import Settings
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.language_directions import UNSPACED, directions_of, format_directions, languages_of, primary
+from regard.tokens.vocabulary_learning import EOS
 from regard.weights import Contents, parameters, read_folder
 
 HERE = Path(browser.__file__).parent
@@ -61,7 +62,7 @@ def packed_model(contents: Contents) -> bytes:
 def page_of(name: str, settings: Settings, model: bytes, vocabularies: bytes) -> str:
     """Returns the page; nothing in it depends on the time or the machine."""
     engine = (HERE / "engine.wasm").read_bytes()
-    data = {"settings": page_settings(name, settings)}
+    data: dict[str, Any] = {"settings": page_settings(name, settings)}
     data |= {"engine": _packed(engine), "model": _packed(model), "vocabularies": _packed(vocabularies)}
     title = name.replace("&", "&amp;").replace("<", "&lt;")
     parts = {
@@ -83,7 +84,7 @@ def page_settings(name: str, settings: Settings) -> dict[str, Any]:
         "targets": list(dict.fromkeys(each.target for each in directions)),
         "unspaced": [each for each in languages_of(directions) if primary(each) in UNSPACED],
         "maxLength": settings.model.max_length,
-        "end": 2,
+        "end": EOS,
         "decoding": {
             "beam": decoding.beam,
             "lengthPenalty": decoding.length_penalty,
