@@ -247,7 +247,7 @@ MISTAKES = {
     "evaluate train.en train.de": "train.en: a file, not a model folder",
     "translate two.en model": "two.en: a file, not a model folder",
     "translate model two.en --out x": "unknown option --out; did you mean --output?",
-    "export model --to hf -o x": "--to needs huggingface, ctranslate2 or onnx, not 'hf'",
+    "export model --to hf -o x": "--to needs huggingface, ctranslate2, onnx or page, not 'hf'",
     "bench model": "regard bench needs serve, not 'model'",
     "serve model --rate -5": "argument --rate: must be a number of at least 0, not -5",
     "evaluate model empty.en empty.en": "empty.en: the test set is empty",
