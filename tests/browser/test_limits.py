@@ -46,7 +46,7 @@ def test_the_page_is_small_and_its_files_are_short() -> None:
         # 64 KB and not 60 since the page chooses a start, marks unknown words, presents, and has lessons.
         assert sum(weight[name] for name in loaded) + language <= 64 * 1024, view
     page = sum(size for name, size in weight.items() if not name.startswith(("lessons/", "engine/")))
-    assert page <= 152_000  # all views, all languages: nobody loads them all at once
+    assert page <= 156_000  # all views, all languages: nobody loads them all at once
     assert sum(size for name, size in weight.items() if name.startswith("engine/")) <= 60_000  # published pages only
     for path in files:
         text = path.read_text(encoding="utf-8")

@@ -38,7 +38,7 @@ def test_every_view_works_without_a_network_after_loading(browser: Browser, site
     context.set_offline(True)
     for view in VIEWS:
         watched.open(f"{site}#view={view}&text={quote(WIDE)}&layer=1")
-        page.wait_for_selector("#main figure", state="attached")
+        page.wait_for_selector("#main figure, .whole", state="attached")
         assert page.query_selector("#main .error") is None, (view, page.inner_text("#main"))
         assert len(page.inner_text("#main")) > 100, view
     assert page.inner_text("#output") == "L'animal n'a pas traversé la rue parce qu'elle était trop large."
