@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE =# where it is set, every process of the tests would compile PyTorch's Python anew, for seconds
 
-.PHONY: demo glass models test slow quick check fix fuzz damage soak mutants faults distributed sanitize claims bench browser screenshots docs tutorials wasm clean help
+.PHONY: demo glass models test slow quick check fix fuzz damage soak mutants faults distributed sanitize claims bench browser screenshots docs site tutorials wasm clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -35,6 +35,11 @@ screenshots: browser ## the pictures in docs/look.md, of every view in light and
 docs: .venv/docs ## the documentation as a site in build/site; it asks no other host for anything
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "Open build/site/index.html, or, to search in it: $(BIN)/python -m http.server --directory build/site"
+
+site: .venv/docs ## the whole site in build/site: documentation, lessons and live models, for any web host
+	REGARD_LIVE=1 NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(BIN)/regard publish -o build/site/live --overwrite
+	@echo "Copy build/site to any web host. To try it: $(BIN)/python -m http.server --directory build/site"
 
 tutorials: .venv/dev ## types README, the how-to pages and the tutorials as a reader would (PAGES=gpt for some; some minutes)
 	$(BIN)/python -m tests.documentation $(PAGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ from mkdocs.structure.files import File, Files  # noqa: E402
 FILES = {page: (DOCS / page).resolve() for page in pages_in_docs()}
 FILES |= {page: ROOT / home for page, home in ELSEWHERE.items()}
 HOMES = {home: page for page, home in FILES.items()}
+LIVE = """
+<iframe src="live/index.html" title="A Transformer at work" loading="lazy" class="live"></iframe>
+
+<a href="live/index.html">Open it in a page of its own</a>: type a sentence, look at every number, take a lesson.
+"""
+"""The front page's models, which `make site` publishes beside the documentation."""
 
 
 def on_config(config: Any) -> Any:
@@ -37,6 +44,9 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Changes links as the site needs them."""
     path = page.file.src_uri
+    if path == "index.md" and os.environ.get("REGARD_LIVE") == "1":
+        heading, _, rest = markdown.partition("\n")
+        markdown = f"{heading}\n{LIVE}\n{rest}"
     return for_site(markdown, FILES[path], path, HOMES, ROOT)
 
 

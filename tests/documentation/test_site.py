@@ -25,7 +25,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole site; a broken link, a name that is gone or a foreign address stops the build."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "REGARD_LIVE": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return folder
@@ -35,6 +35,7 @@ def test_every_page_is_built_and_can_be_reached(site: Path) -> None:
     index = (site / "index.html").read_text(encoding="utf-8")
     pages = [*pages_in_docs(), *ELSEWHERE]
     assert len(pages) > 30
+    assert '<iframe src="live/index.html"' in index  # which `make site` publishes there
     for page in pages:
         address = page.removesuffix(".md") + ".html"
         assert (site / address).is_file()

@@ -52,12 +52,10 @@ class Confidence:
             values = json.loads(read_limited(path, LIMITS[CONFIDENCE], folder))
             curve = cls(float(values["slope"]), float(values["intercept"]), int(values["pairs"]))
         except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
-            raise ModelError(
-                f"{path}: damaged ({error}): delete it to translate without confidence scores scores"
-            ) from None
+            raise ModelError(f"{path}: damaged ({error}): delete it to translate without confidence scores") from None
         if not (math.isfinite(curve.slope) and math.isfinite(curve.intercept)):
             raise ModelError(
-                f"{path}: damaged (a number is not finite): delete it to translate without confidence scores scores"
+                f"{path}: damaged (a number is not finite): delete it to translate without confidence scores"
             )
         return curve
 

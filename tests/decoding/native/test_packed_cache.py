@@ -209,7 +209,7 @@ def test_weights_that_are_not_finite_are_refused(model: Path, value: float, engi
     tensors, _ = read_tensors(model / WEIGHTS)
     tensors["decoder.layers.1.feed_forward.fall.weight"][3, 5] = value
     write_tensors(model / WEIGHTS, tensors)
-    with pytest.raises(ModelError, match=r"decoder\.layers\.1\.feed_forward\.fall\.weight holds .* not finite"):
+    with pytest.raises(ModelError, match=r"decoder\.layers\.1\.feed_forward\.fall\.weight contains .* not finite"):
         load(model, engine=engine)
 
 
