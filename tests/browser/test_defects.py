@@ -41,7 +41,7 @@ def test_a_run_that_fails_leaves_the_sentence_to_be_corrected(
     assert page.input_value("#top input[name=beam]") == (
         "0" if "beam" in wrong else "5" if "text" not in wrong else "4"
     )
-    assert page.locator("#tabs a").count() == 13
+    assert page.locator("#tabs a").count() == 14
 
 
 @pytest.mark.parametrize(

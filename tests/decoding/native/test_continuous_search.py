@@ -148,7 +148,7 @@ def test_who_is_cancelled_makes_room(freed: list[RunningSearch]) -> None:
         room.live.cancel(10**9)
     assert len(freed) == 1
     room.live.close()
-    with pytest.raises(ModelError, match="over"):
+    with pytest.raises(ModelError, match="has ended"):
         room.submit("late", [FIRST], 3)
 
 
@@ -199,5 +199,5 @@ def test_a_search_that_fails_tells_it_to_everybody(monkeypatch: pytest.MonkeyPat
         )
         room.live._thread.join(PATIENCE)
         assert len(freed) == 1
-        with pytest.raises(ModelError, match="over"):
+        with pytest.raises(ModelError, match="has ended"):
             room.submit(9, [FIRST], 3)
