@@ -200,7 +200,7 @@ def test_what_cannot_be_met_is_not_found() -> None:
 
 @pytest.mark.parametrize("wrong", [{"required": ((),)}, {"required": (((),),)}, {"forbidden": ((),)}])
 def test_nothing_is_no_constraint(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="empty sequence"):
+    with pytest.raises(ValueError, match="no sequence may be empty"):
         Constraints(**wrong)
 
 

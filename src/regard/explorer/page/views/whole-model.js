@@ -48,7 +48,7 @@ function framesOf(ctx) {
   const begin = two ? 0 : Math.max(0, (steps.find((each) => !each.given)?.position ?? 0));
   for (const step of steps.filter((each) => each.position >= begin)) {
     const common = { stack: last, source: first.layers, position: step.position, step };
-    frames.push({ ...common, stage: deepest(last), say: t("whole.write", { token: shown(ctx.run.tokens(ctx.model.stacks[last].text)[step.position]) }) });
+    frames.push({ ...common, stage: deepest(last), say: t(two ? "whole.write" : "whole.continue", { token: shown(ctx.run.tokens(ctx.model.stacks[last].text)[step.position]) }) });
     frames.push({ ...common, stage: deepest(last), chosen: true, say: step.chosen.text === "" || step === steps.at(-1) ? t("whole.end", { token: shown(step.chosen) }) : t("whole.choose", { token: shown(step.chosen) }) });
   }
   return frames;
