@@ -255,8 +255,8 @@ MEMORIES: dict[str, tuple[Damage, str]] = {
 }
 
 
-def repeat(path: Path) -> None:
-    path.write_bytes(path.read_bytes() * 2)
+def repeat(path: Path) -> int:
+    return path.write_bytes(path.read_bytes() * 2)
 
 
 MEASURE = """

@@ -45,7 +45,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Changes links as the site needs them."""
     path = page.file.src_uri
     if path == "index.md" and os.environ.get("REGARD_LIVE") == "1":
-        heading, _, rest = markdown.partition("\n")
+        heading, _newline, rest = markdown.partition("\n")
         markdown = f"{heading}\n{LIVE}\n{rest}"
     return for_site(markdown, FILES[path], path, HOMES, ROOT)
 

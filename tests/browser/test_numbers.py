@@ -77,7 +77,7 @@ def test_the_saved_page_shows_the_same_numbers_without_a_server(
     watched: Watched, browser: Browser, address: str, tmp_path: Path
 ) -> None:
     saved = tmp_path / "page.html"
-    done = process("look", "--text", TIRED, "-o", str(saved))
+    done = process("look", "glass", "--text", TIRED, "-o", str(saved))
     assert done.code == 0, done.err
     place = "view=head&stack=decoder&kind=cross_attention&layer=1&head=1&stage=weights"
     live = table(watched.open(f"{address}#{place}&text={quote(TIRED)}"))

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from regard.explorer.model_explorer import Explorer
 from tests.browser.conftest import Watched
-from tests.browser.models import arranged
-from tests.browser.test_page import SENTENCE, TIRED
+from tests.browser.models import SENTENCE, arranged
+from tests.browser.test_page import TIRED
 
 
 def shown(page: Page, stack: str) -> int:

@@ -15,8 +15,8 @@ from safetensors.torch import load
 
 from regard.errors import InputError, ModelError
 from regard.explorer import export
-from regard.explorer.http_api import PAGE
 from regard.explorer.model_explorer import Explorer
+from regard.explorer.page_files import PAGE
 from tests.explorer.toys import GREEDY, TASKS, TEXT, contents, look_at
 
 

@@ -442,8 +442,8 @@ def no_files_of_the_server(folder: Path) -> None:
     """No path of a request reaches the file system."""
     (folder / "secret.json").write_text("root:")
     up = "..%2f" * 20
-    paths = ("/file=/etc/passwd", f"/download_file/{up}etc%2fpasswd", f"/static/{up}etc%2fpasswd")
-    paths += (f"/static/{up}{str(folder / 'secret.json')[1:].replace('/', '%2f')}",)  # a suffix of the page's own files
+    paths = ["/file=/etc/passwd", f"/download_file/{up}etc%2fpasswd", f"/static/{up}etc%2fpasswd"]
+    paths.append(f"/static/{up}{str(folder / 'secret.json')[1:].replace('/', '%2f')}")  # a suffix of the page's files
     with TestClient(application(), base_url="http://localhost") as server, explorer() as look:
         for client in (server, look):
             for path in (*paths, "/static/%2e%2e/%2e%2e/pyproject.toml", "//etc/passwd", "/component_server"):

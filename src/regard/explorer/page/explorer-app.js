@@ -81,6 +81,8 @@ function context(which) {
       return theirs.minus(ours);
     },
     go: (to, changes = {}) => set({ view: to, ...changes }),
+    /** Opens the first card of this kind in the journey. */
+    openCard: async (key, changes) => set({ view: "journey", card: (await VIEWS.journey()).cardIndex(model, key), ...changes }),
     /** Python that makes the tensor shown. */
     python: (name, index = "") => python(which === "a" ? ["trace"] : which === "b" ? ["", "trace"] : ["a", "b"], name, index),
   };

@@ -7,7 +7,6 @@
 
 import { color, scaleOf } from "regard/color-scales.js";
 import { button, choice, h, percent, piece, s, shown } from "regard/dom-elements.js";
-import { set } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
 
 const SPEEDS = { slow: 1600, normal: 800, fast: 300 }; // milliseconds a frame is shown
@@ -75,20 +74,19 @@ async function stackOf(ctx, stack) {
   const open = (row, column) => openCard(ctx, stack, row.layer, text, column);
   const lines = rows.map((row, stage) => {
     const scale = scaleOf(tensors[stage].data, true);
-    const cells = tokens.map((token, column) => h("button", { type: "button", class: "vector", "data-stage": stage, "data-column": column, title: `${shown(token)}: ${row.label}`, onclick: () => open(row, column) }, bar(tensors[stage].row(column), scale, `${shown(token)}, ${row.label}`)));
-    return h("div", { class: "row", "data-stage": stage, ...columns }, h("span", { class: "note" }, row.label), cells);
+    const cells = tokens.map((token, column) => h("span", { class: "vector", "data-stage": stage, "data-column": column, title: `${shown(token)}: ${row.label}`, onclick: () => open(row, column) }, bar(tensors[stage].row(column), scale, `${shown(token)}, ${row.label}`)));
+    return h("div", { class: "row", "data-stage": stage, ...columns }, button(row.label, () => open(row, ctx.model.stacks[stack].text === "source" ? ctx.sel.q : ctx.sel.t)), cells);
   });
   const inputs = h("div", { class: "row tokens", ...columns }, h("span", { class: "note" }, t(`text.${text}`)), tokens.map((token, column) => h("span", { class: "wholetoken", "data-column": column }, piece(token))));
   return h("section", { class: "wholestack", "data-stack": stack, "aria-label": t(`stack.${stack}`) }, h("h3", {}, t(`stack.${stack}`)), lines.reverse(), inputs);
 }
 
 /** Opens the card of the journey for a part of the picture. */
-async function openCard(ctx, stack, layer, text, column) {
-  const { cardIndex } = await import("regard/views/sentence-journey.js");
+function openCard(ctx, stack, layer, text, column) {
   const two = "target" in ctx.model.embeddings;
   const key = layer < 0 ? "embed" : two && stack === "decoder" ? "cross" : "into";
   const kind = key === "cross" ? "cross_attention" : "self_attention";
-  set({ view: "journey", card: cardIndex(ctx.model, key), stack, kind, layer: Math.max(0, layer), ...(text === "source" ? { q: column } : { t: column }) });
+  ctx.openCard(key, { stack, kind, layer: Math.max(0, layer), ...(text === "source" ? { q: column } : { t: column }) });
 }
 
 /** The candidates of a step as bars, most probable first. */
