@@ -147,7 +147,7 @@ def test_a_link_brings_back_the_same_page(browser: Browser, address: str, view: 
         watched = Watched(context.new_page())
         page = watched.open(link)
         page.wait_for_load_state("networkidle")  # effects and saved steps come later
-        page.wait_for_selector("#main figure", state="attached")
+        page.wait_for_selector("#main figure, .whole", state="attached")
         link = page.url
         texts.append(main_text(page))
         context.close()
@@ -159,7 +159,7 @@ def test_a_link_brings_back_the_same_page(browser: Browser, address: str, view: 
 def test_the_interface_speaks_chinese(watched: Watched, address: str) -> None:
     for view in VIEWS:
         page = watched.open(f"{address}#view={view}&lang=zh&text={quote(TIRED)}")
-        page.wait_for_selector("#main figure", state="attached")
+        page.wait_for_selector("#main figure, .whole", state="attached")
         assert len(re.findall(r"[\u4e00-\u9fff]", page.inner_text("#main"))) > 10, view
     assert page.evaluate("document.documentElement.lang") == "zh-CN"
 

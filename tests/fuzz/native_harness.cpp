@@ -25,6 +25,7 @@ const regard::Kernels* regard::avx512_kernels() { return portable_kernels(); }
 
 namespace {
 
+using regard::Result;
 using regard::Shape;
 
 enum : uint8_t { RAW, FITTED, DAMAGED };  // the bytes as they are; a model that must load; a model with damage
