@@ -126,6 +126,7 @@ def test_every_setting_that_python_reads_can_be_ignored() -> None:
     assert {edit.path for edit in found["decoding.patience"].edits} == {
         "decoding/native/native_search.py",
         "decoding/pytorch_engine.py",
+        "interop/page.py",
     }
 
 
