@@ -88,6 +88,9 @@ COMMAND = re.compile(r"\bregard ([a-z]+)\b([^\n;:)`]*)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*[a-z_](?![\w{*])")
 
 
+OF_OTHER_PROGRAMS = {("browser/compile_engine.py", "--strip-all"), ("cli/publish.py", "--directory")}
+
+
 def wrong_advice(module: str, text: str) -> Iterator[str]:
     """What a message names that is not there."""
     for verb, rest in COMMAND.findall(text):
@@ -96,6 +99,8 @@ def wrong_advice(module: str, text: str) -> Iterator[str]:
         else:
             yield from (f"regard {verb} {flag}" for flag in FLAG.findall(rest) if flag not in FLAGS[verb])
     for flag in FLAG.findall(COMMAND.sub("", text)):
+        if (module, flag) in OF_OTHER_PROGRAMS:
+            continue
         verbs = (OF_ONE_VERB[module, flag],) if (module, flag) in OF_ONE_VERB else shown_by(module)
         anywhere = any(flag in flags for flags in FLAGS.values()) or flag in (*NAMES, "--version")
         if not anywhere or not all(flag in FLAGS[verb] for verb in verbs if flag not in NAMES):
@@ -149,6 +154,7 @@ FILES = {
     "model.bin",
     "training.new",
     "tokenizer.json",
+    "tokenizer.js",
     "embedding.tokens",
 }
 
