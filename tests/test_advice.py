@@ -88,9 +88,6 @@ COMMAND = re.compile(r"\bregard ([a-z]+)\b([^\n;:)`]*)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*[a-z_](?![\w{*])")
 
 
-OF_OTHER_PROGRAMS = {("browser/compile_engine.py", "--strip-all"), ("cli/publish.py", "--directory")}
-
-
 def wrong_advice(module: str, text: str) -> Iterator[str]:
     """What a message names that is not there."""
     for verb, rest in COMMAND.findall(text):
@@ -99,8 +96,8 @@ def wrong_advice(module: str, text: str) -> Iterator[str]:
         else:
             yield from (f"regard {verb} {flag}" for flag in FLAG.findall(rest) if flag not in FLAGS[verb])
     for flag in FLAG.findall(COMMAND.sub("", text)):
-        if (module, flag) in OF_OTHER_PROGRAMS:
-            continue
+        if module == "browser/compile_engine.py" or (module, flag) == ("cli/publish.py", "--directory"):
+            continue  # flags of a compiler, and of Python's web server
         verbs = (OF_ONE_VERB[module, flag],) if (module, flag) in OF_ONE_VERB else shown_by(module)
         anywhere = any(flag in flags for flags in FLAGS.values()) or flag in (*NAMES, "--version")
         if not anywhere or not all(flag in FLAGS[verb] for verb in verbs if flag not in NAMES):
@@ -155,6 +152,7 @@ FILES = {
     "training.new",
     "tokenizer.json",
     "tokenizer.js",
+    "model.json",
     "embedding.tokens",
 }
 
