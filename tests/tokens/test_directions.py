@@ -284,7 +284,7 @@ def test_files_that_nobody_uses_and_directions_that_no_file_has_are_refused(tmp_
 
 def test_faults_of_tables_and_objects_are_told_with_their_place(tmp_path: Path) -> None:
     for content, complaint in (
-        ("a dog\tein Hund\n", ":1: the first line must name the languages"),
+        ("a dog\tein Hund\n", ":1: the first line must name the language of each column"),
         ("en\ten\n", ":1: the first line must name"),
         ("", ":1: the first line must name"),
         ("en\tde\none\teins\tx\n", ":2: 3 columns, but the first line has 2"),

@@ -72,7 +72,7 @@ def test_a_batch_equals_the_input_of_a_classifier(two: bool, tmp_path: Path) -> 
     file, dev = write_labels(tmp_path, two=two), write_labels(tmp_path, "dev.tsv", 20, seed=1, two=two)
     task, notes = prepare(tmp_path / "new", file, dev)
     assert task.settings.data.labels == ("bad", "good")
-    assert any("texts are longer than 12 tokens; their ends are not read" in line for line in notes) == two
+    assert any("texts are longer than 12 tokens and were truncated" in line for line in notes) == two
     lines = [line.split("\t") for line in file.read_text().splitlines()[1:]]
     texts: list[Any] = [tuple(texts) if two else texts[0] for _, *texts in lines]
     rows = Classifier(contents_of(task)).rows(texts)
