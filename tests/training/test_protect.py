@@ -94,7 +94,7 @@ def test_a_model_has_slots_for_files_of_messages_or_if_asked(tmp_path: Path) -> 
 def test_slots_are_those_of_the_model_to_start_from(corpus: list[Path], tmp_path: Path) -> None:
     plain = run(corpus, tmp_path / "plain", **{"data.protect": "off"})
     assert read_settings(plain).tokenizer.tags == ()
-    with pytest.raises(SettingsError, match="needs slots"):
+    with pytest.raises(SettingsError, match="requires slots"):
         list(train(corpus, tmp_path / "next", overrides={"data.protect": "on"}, start=plain))
     slots = run(corpus, tmp_path / "slots")
     for _ in train(corpus, tmp_path / "more", overrides={"data.protect": "auto", "training.steps": 2}, start=slots):
