@@ -115,7 +115,7 @@ def test_a_damaged_state_of_a_finished_run_is_not_repaired(runs: Path, tmp_path:
 def test_a_model_without_its_training_folder_can_be_started_from(runs: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(runs / "translate", tmp_path / "run")
     shutil.rmtree(folder / "training")
-    with pytest.raises(ModelError, match=r"no training to resume here: .* regard train FILES --from "):
+    with pytest.raises(ModelError, match=r"no training run to resume: .* regard train FILES --from "):
         resumed(folder)
 
 
