@@ -128,7 +128,7 @@ def test_distilling_markup_is_refused(capsys: pytest.CaptureFixture[str], model:
     (tmp_path / "a.xml").write_text(XML)
     done = call(capsys, "distill", model, str(tmp_path / "a.xml"), "-o", str(tmp_path / "x"), *TINY)
     assert done.code == 2
-    assert "a.xml: .xml is not plain text: give text, a sentence a line, or pairs (.po" in done.err
+    assert "a.xml: .xml is not plain text: use plain text with one sentence per line, or pairs (.po" in done.err
 
 
 def test_a_pipe_is_left_unread(model: str, tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ class _Client:
                 self.lose(selector, "lost")
             else:
                 return True
+        self.close(selector)
         return False
 
     def read(self, selector: selectors.BaseSelector, now: float, end: float) -> bool:
