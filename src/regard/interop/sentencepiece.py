@@ -64,6 +64,8 @@ def read_sentencepiece(path: Path) -> SentencePiece:
         raise ModelError(f"{path}: its pieces have more than {MOST_CHARACTERS:,} characters")
     if model.model not in (UNIGRAM, BPE) or not model.scores:
         raise ModelError(f"{path}: the SentencePiece model is neither unigram nor BPE")
+    if all(piece.text != model.unknown for piece in model.pieces):
+        raise ModelError(f"{path}: damaged: no piece represents unknown characters")
     try:
         call_silently(lambda: as_tokenizer(model))
     except BaseException as error:
