@@ -61,7 +61,7 @@ def main() -> None:
                 page.wait_for_load_state("networkidle")
                 page.screenshot(path=arguments.output / f"explorer-{view}-{theme}.jpg", type="jpeg", quality=50)
             context.close()
-        record_whole_model(browser, address, arguments.output / "whole-model.webp")
+        record_whole_model(browser, serve(open_model(None, "cpu", None)), arguments.output / "whole-model.webp")
         browser.close()
 
 

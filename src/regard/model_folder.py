@@ -82,7 +82,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def last_event(path: Path) -> dict[str, Any]:
-    """Returns the last event in the log of a model folder, or an empty dict if there is none or it is cut off."""
+    """Returns the last event in the log of a model folder, or an empty dict if it is missing or cut off."""
     try:
         text = read_limited(path / LOG, LARGEST_LOG).decode("utf-8", errors="replace")
         event: dict[str, Any] = json.loads(text.rstrip("\n").split("\n")[-1])

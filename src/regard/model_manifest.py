@@ -58,7 +58,7 @@ def write_manifest(folder: Path) -> None:
 def write_listed(folder: Path, name: str, write: Callable[[Path], object]) -> None:
     """Writes a file of a model folder atomically with `write`, and updates the manifest.
 
-    Writing weights creates the manifest if there is none; other files do not.
+    Writing weights creates a missing manifest; writing other files does not.
     """
     digests, new = read_manifest(folder), []
 

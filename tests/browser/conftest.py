@@ -72,9 +72,11 @@ def serve(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
 
 
 @contextmanager
-def running_explorer(explorer: Explorer) -> Iterator[str]:
+def running_explorer(explorer: Explorer, *others: Explorer) -> Iterator[str]:
     socket = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(create_app(explorer), log_level="warning", ws="none", lifespan="off"))
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(explorer, others=others), log_level="warning", ws="none", lifespan="off")
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{socket.getsockname()[1]}/"

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from regard.explorer.lessons import read_lesson
 from regard.explorer.model_explorer import Explorer
-from tests.browser.conftest import Watched
+from tests.browser.conftest import Watched, running_explorer
 from tests.explorer.test_lessons import LESSONS, NAMES
 
 ANSWERS = """async (name) => {
@@ -81,3 +81,17 @@ def test_a_teachers_own_lesson(watched: Watched, serve: Any, tmp_path: Path) -> 
         == f"mine: line {line}: expected one of ask: choices: with: answer: why:"
     )
     assert page.locator("[data-key=choice-Lesson] option").all_text_contents()[1] == "掩码：不许偷看后面"
+
+
+def test_a_lesson_leads_to_its_model(watched: Watched) -> None:
+    from regard.demo import GLASS
+
+    other, glass = (Explorer.open(GLASS, "cpu", name) for name in ("other", "glass"))
+    with running_explorer(other, glass) as address:
+        page = watched.open(f"{address}#lesson=mask&lang=en")
+        expect(page.locator("#lesson .warning")).to_contain_text("This lesson is about the model glass")
+        page.get_by_role("link", name="Open it with glass.").click()
+        expect(page).to_have_url(re.compile("models/glass/.*lesson=mask"))
+        expect(page.locator("#lesson h2")).to_contain_text("The mask")
+        assert page.locator("#lesson .warning").count() == 0
+        watched.settle()

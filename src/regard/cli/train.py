@@ -256,7 +256,7 @@ def train_in_processes(folder: Path, processes: int) -> int:
 
 
 def _train_as_one_process(folder: str) -> tuple[int, str]:
-    """Trains as one of several processes; returns the exit code and the error message, empty if there is none."""
+    """Trains as one of several processes; returns the exit code and the error message, which is empty on success."""
     from regard.preparation.train_and_resume import resume
     from regard.training.distributed import LostProcessError
 

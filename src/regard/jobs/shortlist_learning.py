@@ -214,7 +214,7 @@ def _blocks(pairs: _Pairs, sources: int, targets: int) -> Iterator[_Cells]:
 
 
 def _measure(lists: Shortlist, train: _Pairs, dev: _Pairs | None) -> LearntShortlist:
-    """Measures the coverage on the dev set, or on the training pairs if there is none."""
+    """Measures the coverage on the dev set, or on the training pairs without a dev set."""
     measured = dev if dev is not None and len(dev.lengths) else train
     tokens = covered = length = pairs = 0
     for source, target in islice(measured.each(), MEASURED_PAIRS):

@@ -69,7 +69,7 @@ class WorkerProcesses:
         raise lost_workers(shard, _NO_MEMORY if code == -signal.SIGKILL else f"exit code {code}")
 
     def process(self, work: Work) -> subprocess.Popen[bytes]:
-        """Returns the process of this thread; starts it if there is none or it has died."""
+        """Returns the process of this thread; starts one if it is missing or has died."""
         process = self.processes.get(threading.get_ident())
         if process is not None and process.poll() is None:
             return process

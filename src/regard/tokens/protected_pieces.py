@@ -127,7 +127,7 @@ def _blocks(text: str) -> dict[int, tuple[int, bool]]:
 
 
 def _placeholder(text: str, start: int, blocks: dict[int, tuple[int, bool]]) -> tuple[str, int]:
-    """Returns the kind and end of the placeholder whose brace is at `start`; the end is 0 if there is none."""
+    """Returns the kind and end of the placeholder whose brace is at `start`; the end is 0 without a placeholder."""
     end, leaf = blocks.get(start, (0, False))
     if leaf:
         inside = text[start + 1 : end - 1].strip()

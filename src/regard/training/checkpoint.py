@@ -171,7 +171,7 @@ def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer, mean: RunningMe
 
 
 def newest_state(folder: Path) -> State | None:
-    """Returns the newest state without reading the weights; None if there is none or it is damaged."""
+    """Returns the newest state without reading the weights; None if it is missing or damaged."""
     files = next(iter(_states(folder).values()), None)
     try:
         return None if files is None else StateFiles(files[:1]).state

@@ -4,7 +4,7 @@ import { button, fmt, h } from "regard/dom-elements.js";
 import { answerOf, isRight } from "regard/lesson-answers.js";
 import { inlineParts, parseLesson } from "regard/lesson-format.js";
 import { lessonText, run as askRun } from "regard/model-data-client.js";
-import { read, request, set, state } from "regard/selection-in-url.js";
+import { read, request, set, state, write } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
 
 /** Selections that a link takes back unless it sets them, so that it always leads to the same place. */
@@ -39,7 +39,9 @@ export async function drawLesson(panel, model, keepText) {
 }
 
 function content(lesson, model) {
-  const other = lesson.model && lesson.model !== model.name ? h("p", { class: "warning" }, t("lesson.otherModel", { model: lesson.model })) : null;
+  const there = (model.models ?? []).find((each) => each.name === lesson.model);
+  const link = there ? h("a", { href: `${there.address}#${write({ ...read(""), lesson: state.lesson, lang: state.lang })}` }, t("lesson.openModel", { model: lesson.model })) : "";
+  const other = lesson.model && lesson.model !== model.name ? h("p", { class: "warning" }, t("lesson.otherModel", { model: lesson.model }), " ", link) : null;
   const tools = h("div", { class: "ways" }, button(t("lesson.print"), () => print()), button(t("lesson.close"), () => set({ lesson: "" })));
   return [h("h2", {}, lesson.title), tools, other ?? "", ...lesson.blocks.map((block) => draw(block, lesson))];
 }

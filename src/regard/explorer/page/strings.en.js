@@ -16,6 +16,6 @@ export const strings = {
   honest: "Attention is not alignment and not an explanation: it says where a head looked, not what that changed.", "honest.effect": "The effect of leaving a head out stands beside it in the Attention view.",
   row: "row", column: "column", firstRows: "the first {n} of {of} rows", vector: "vector", range: "colours from {low} to {high}", table: "table", asTable: "as a table", copyPython: "copy as Python",
   "beam.not": "not among the best", "beam.outdone": "beaten at step {n}", "beam.search": "the search was settled", "beam.length": "length limit", "beam.ended": "ended",
-  lesson: "Lesson", "lesson.none": "none", "lesson.print": "print as a worksheet", "lesson.close": "close the lesson", "lesson.otherModel": "This lesson is about the model {model}: its answers may differ here.",
+  lesson: "Lesson", "lesson.none": "none", "lesson.print": "print as a worksheet", "lesson.close": "close the lesson", "lesson.openModel": "Open it with {model}.", "lesson.otherModel": "This lesson is about the model {model}: its answers may differ here.",
   "lesson.guess": "your guess", "lesson.reveal": "Ask the model", "lesson.yes": "yes", "lesson.no": "no", "lesson.right": "as you guessed", "lesson.other": "not as you guessed", "lesson.model": "The model:", "lesson.missing": "there is no such lesson here",
 };

@@ -16,6 +16,6 @@ export const strings = {
   honest: "注意力不是对齐，也不是解释：它说明一个头看向哪里，而不是这改变了什么。", "honest.effect": "去掉一个头的效果在“注意力”视图里并列显示。",
   row: "行", column: "列", firstRows: "{of} 行中的前 {n} 行", vector: "向量", range: "颜色范围 {low} 到 {high}", table: "表格", asTable: "显示为表格", copyPython: "复制为 Python",
   "beam.not": "不在最好之列", "beam.outdone": "在第 {n} 步被超过", "beam.search": "搜索已见分晓", "beam.length": "长度上限", "beam.ended": "已结束",
-  lesson: "课程", "lesson.none": "无", "lesson.print": "打印练习题", "lesson.close": "关闭课程", "lesson.otherModel": "本课程针对模型 {model}，在当前模型上答案可能不同。",
+  lesson: "课程", "lesson.none": "无", "lesson.print": "打印练习题", "lesson.close": "关闭课程", "lesson.openModel": "用模型 {model} 打开。", "lesson.otherModel": "本课程针对模型 {model}，在当前模型上答案可能不同。",
   "lesson.guess": "你的猜测", "lesson.reveal": "看模型的答案", "lesson.yes": "是", "lesson.no": "否", "lesson.right": "猜对了", "lesson.other": "与你的猜测不同", "lesson.model": "模型的答案：", "lesson.missing": "没有这门课程",
 };

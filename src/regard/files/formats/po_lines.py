@@ -44,7 +44,7 @@ class POEntry:
 
     values: dict[str, POValue] = field(default_factory=dict)  # values by keyword, such as msgid or msgstr[0], in order
     fuzzy: bool = False
-    flags: int = 0  # number of the first line with flags, or 0 if there is none
+    flags: int = 0  # number of the first line with flags, or 0 without flags
     begin: int = 0  # number of the line before which new flags are inserted
 
     @property

@@ -2,7 +2,7 @@
  * The whole model in one picture that moves: a sentence rises through the encoder, keys and values cross over to the
  * decoder, and the decoder writes token after token, each of which goes back in.
  *
- * Every column is a token and every bar in it a vector with the run's own numbers. Lines show attention of the selected head.
+ * Columns are tokens, bars are vectors of the run, and lines are attention of the selected head.
  */
 
 import { color, scaleOf } from "regard/color-scales.js";
